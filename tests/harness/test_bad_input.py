@@ -1,4 +1,4 @@
-"""What should not come in, and what should not be missing: a clear outcome each, and nothing broken."""
+"""Invalid input and a missing key, budget or agent: each is an outcome, the conversation stays intact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assert_intact(harness: Harness, key: str = "c1") -> None:
     assert [part for message in sent for part in message.parts] == parts
 
 
-def test_a_wrong_key_fails_the_turn_and_a_right_one_goes_on_with_what_was_said(
+def test_a_wrong_provider_key_fails_the_turn_and_the_next_turn_keeps_its_message(
     home: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -52,7 +52,7 @@ def test_a_wrong_key_fails_the_turn_and_a_right_one_goes_on_with_what_was_said(
     assert said == ["hello", "are you there?"]
 
 
-def test_a_platform_that_has_nothing_to_say_spoils_no_conversation(
+def test_blank_system_messages_and_instructions_are_left_out_of_the_request(
     home: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -78,7 +78,7 @@ def costly(home: Path) -> Iterator[Harness]:
         yield opened
 
 
-def test_an_event_that_came_when_the_money_was_spent_is_answered_when_there_is_some(
+def test_an_event_refused_by_the_budget_is_answered_after_the_budget_is_raised(
     costly: Harness,
 ) -> None:
     account = costly.rooms.account
@@ -94,9 +94,7 @@ def test_an_event_that_came_when_the_money_was_spent_is_answered_when_there_is_s
     assert_intact(costly)
 
 
-def test_an_answer_that_comes_when_the_money_is_spent_leaves_the_turn_waiting(
-    home: Path,
-) -> None:
+def test_an_approval_refused_by_the_budget_leaves_the_turn_waiting(home: Path) -> None:
     write = ToolCall("w1", "write", {"path": "a.md", "content": "x" * 1_000})
     model = ScriptedModel([write], "x" * 1_000, "Done.", name=SONNET)
     with Harness.open(home, model=model, sandbox=NoSandbox("not here")) as harness:
@@ -115,7 +113,7 @@ def test_an_answer_that_comes_when_the_money_is_spent_leaves_the_turn_waiting(
         assert_intact(harness)
 
 
-def test_a_message_as_large_as_may_be_is_kept_whole_and_one_larger_is_refused(
+def test_a_message_of_the_maximum_length_is_stored_whole_and_a_longer_message_is_refused(
     scripted: Scripted,
 ) -> None:
     harness, model = scripted("I have read it.", "And on.")
@@ -128,7 +126,7 @@ def test_a_message_as_large_as_may_be_is_kept_whole_and_one_larger_is_refused(
     assert_intact(harness)
 
 
-def test_an_unknown_agent_and_a_used_id_leave_nothing_behind(scripted: Scripted) -> None:
+def test_an_unknown_agent_and_a_used_event_id_create_no_conversation(scripted: Scripted) -> None:
     harness, model = scripted("one")
     with pytest.raises(NotFound):
         harness.run("hello", agent="nobody", conversation="c1")
@@ -143,7 +141,7 @@ def test_an_unknown_agent_and_a_used_id_leave_nothing_behind(scripted: Scripted)
     assert len(model.requests) == 1
 
 
-def test_an_agent_that_is_gone_when_its_call_is_allowed_runs_nothing(scripted: Scripted) -> None:
+def test_a_pending_call_of_a_deleted_agent_is_not_run(scripted: Scripted) -> None:
     harness, _ = scripted([ToolCall("w1", "write", {"path": "a.md", "content": "x"})], "never")
     harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
     harness.run("one", conversation="c1")

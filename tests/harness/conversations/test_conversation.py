@@ -62,7 +62,7 @@ def of_another_user(harness: Harness) -> tuple[Conversations, EventQueue]:
 # whose it is
 
 
-def test_for_any_other_user_a_conversation_does_not_exist(scripted: Scripted) -> None:
+def test_a_conversation_of_another_user_is_not_found(scripted: Scripted) -> None:
     harness, _ = scripted("hello")
     harness.run("my secret", conversation="c1", event_id="e1")
     mine = harness.conversation("c1")
@@ -78,7 +78,7 @@ def test_for_any_other_user_a_conversation_does_not_exist(scripted: Scripted) ->
         inbox.accept(mine.agent_id, Event.said("e2", "c1", "let me in"), rejects=False)
 
 
-def test_an_event_id_says_nothing_of_the_events_of_others(scripted: Scripted) -> None:
+def test_claims_of_the_same_event_id_differ_between_users(scripted: Scripted) -> None:
     harness, _ = scripted("hello")
     harness.run("my secret", conversation="c1", event_id="e1")
     _, inbox = of_another_user(harness)
@@ -101,7 +101,7 @@ def test_conversations_are_listed_newest_first_and_by_agent(scripted: Scripted) 
 
 
 @pytest.mark.parametrize("key", ["user:42", "conv_1", "Ünïcode key", "x" * 200])
-def test_a_conversation_is_found_by_any_key_that_is_allowed(scripted: Scripted, key: str) -> None:
+def test_a_conversation_is_found_by_its_key_and_by_its_id(scripted: Scripted, key: str) -> None:
     harness, _ = scripted("hello")
     outcome = harness.run("hi", conversation=key)
     assert harness.conversation(key).id == outcome.conversation_id
@@ -113,7 +113,9 @@ def test_a_conversation_is_found_by_any_key_that_is_allowed(scripted: Scripted, 
 # sessions
 
 
-def test_a_reset_takes_what_was_said_out_of_the_context_and_keeps_it(scripted: Scripted) -> None:
+def test_a_reset_removes_earlier_messages_from_the_context_and_not_from_the_transcript(
+    scripted: Scripted,
+) -> None:
     harness, model = scripted("one", "two")
     harness.run("first", conversation="c1")
     session = harness.conversations.reset(harness.conversation("c1"))
@@ -123,7 +125,7 @@ def test_a_reset_takes_what_was_said_out_of_the_context_and_keeps_it(scripted: S
     assert texts(harness, "c1") == ["first", "one", "second", "two"]
 
 
-def test_a_reset_before_anything_was_said_changes_nothing(scripted: Scripted) -> None:
+def test_repeated_resets_start_a_single_new_session(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
@@ -132,7 +134,7 @@ def test_a_reset_before_anything_was_said_changes_nothing(scripted: Scripted) ->
     assert len(harness.conversations.transcript(found).sessions()) == 2
 
 
-def test_what_was_read_in_an_earlier_session_must_be_read_again(scripted: Scripted) -> None:
+def test_a_file_read_before_a_reset_must_be_read_again_before_a_write(scripted: Scripted) -> None:
     write = ToolCall("t2", "write", {"path": "MEMORY.md", "content": "mine\n"})
     harness, model = scripted([READ], "read", [write], "written")
     harness.run("read it", conversation="c1")
@@ -143,7 +145,7 @@ def test_what_was_read_in_an_earlier_session_must_be_read_again(scripted: Script
     assert "was not read" in result.text
 
 
-def test_a_conversation_in_use_is_not_reset(scripted: Scripted) -> None:
+def test_a_reset_is_refused_while_the_lease_is_held(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
@@ -167,7 +169,7 @@ class Counting:
         return getattr(self._store, name)
 
 
-def test_the_window_is_loaded_without_reading_what_lies_before(scripted: Scripted) -> None:
+def test_the_transcript_window_loads_no_entries_from_before_the_session(scripted: Scripted) -> None:
     harness, _ = scripted(*["answer"] * 30)
     for number in range(25):
         harness.run(f"old {number}", conversation="c1")
@@ -183,7 +185,7 @@ def test_the_window_is_loaded_without_reading_what_lies_before(scripted: Scripte
 # forks
 
 
-def test_a_fork_begins_with_what_was_said_up_to_an_entry(scripted: Scripted) -> None:
+def test_a_fork_at_an_entry_copies_the_entries_up_to_that_entry(scripted: Scripted) -> None:
     harness, model = scripted("one", "two", "other")
     harness.run("first", conversation="c1")
     harness.conversations.reset(harness.conversation("c1"))
@@ -197,7 +199,7 @@ def test_a_fork_begins_with_what_was_said_up_to_an_entry(scripted: Scripted) -> 
 
 
 @pytest.mark.parametrize(("at", "shown"), [(None, ["second"]), (2, ["first", "one", "second"])])
-def test_a_fork_of_all_of_it_stays_reset_and_one_at_an_entry_goes_back(
+def test_a_full_fork_keeps_the_reset_and_a_fork_at_an_earlier_entry_undoes_the_reset(
     scripted: Scripted, at: int | None, shown: list[str]
 ) -> None:
     harness, model = scripted("one", "two")
@@ -209,7 +211,7 @@ def test_a_fork_of_all_of_it_stays_reset_and_one_at_an_entry_goes_back(
     assert texts(harness, "c2") == ["first", "one", "second", "two"]
 
 
-def test_a_fork_has_its_own_large_entries(scripted: Scripted) -> None:
+def test_a_fork_keeps_its_large_entries_after_its_original_is_deleted(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("ä" * 100_000, conversation="c1")
     harness.fork_conversation(harness.conversation("c1"), "c2")
@@ -218,7 +220,7 @@ def test_a_fork_has_its_own_large_entries(scripted: Scripted) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 3, -1])
-def test_a_fork_at_no_entry_is_refused(scripted: Scripted, at: int) -> None:
+def test_a_fork_at_an_entry_that_does_not_exist_is_refused(scripted: Scripted, at: int) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     with pytest.raises(Refused) as caught:
@@ -226,7 +228,7 @@ def test_a_fork_at_no_entry_is_refused(scripted: Scripted, at: int) -> None:
     assert caught.value.field == "at"
 
 
-def test_a_fork_under_a_key_that_is_taken_leaves_nothing_behind(scripted: Scripted) -> None:
+def test_a_fork_under_an_existing_key_is_refused_and_writes_no_record(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     before = harness.rooms.records.scan("conversation-keys:" + harness.rooms.principal.account_id)
@@ -239,9 +241,7 @@ def test_a_fork_under_a_key_that_is_taken_leaves_nothing_behind(scripted: Script
 # carried elsewhere
 
 
-def test_an_exported_conversation_is_the_same_when_it_comes_back(
-    scripted: Scripted, tmp_path: Any
-) -> None:
+def test_an_imported_conversation_equals_its_export(scripted: Scripted, tmp_path: Any) -> None:
     harness, _ = scripted([Text("Let me look."), READ], "here", "more", "on it goes")
     harness.run("what do you know?", conversation="c1")
     harness.conversations.reset(harness.conversation("c1"))
@@ -256,7 +256,7 @@ def test_an_exported_conversation_is_the_same_when_it_comes_back(
         assert texts(elsewhere, "c1")[-2:] == ["go on", "on it goes"]
 
 
-def test_what_was_too_long_to_be_shown_is_read_whole_in_forks_and_elsewhere(
+def test_forks_and_imports_keep_tool_results_too_long_for_a_request(
     scripted: Scripted, tmp_path: Any
 ) -> None:
     harness, _ = scripted([READ], "one", [replace(READ, id="t2")], "two")
@@ -365,7 +365,7 @@ def parted(lines: list[str], part: object) -> list[str]:
 
 
 @pytest.mark.parametrize(("field", "damage"), DAMAGE)
-def test_a_damaged_export_is_refused_naming_the_line_and_leaves_nothing(
+def test_a_damaged_export_is_refused_with_its_line_number_and_writes_no_record(
     scripted: Scripted, field: str, damage: Damage
 ) -> None:
     harness, _ = scripted("one", "two")
@@ -390,7 +390,9 @@ def everything(harness: Harness) -> set[tuple[str, str]]:
 # deletion
 
 
-def test_a_deleted_conversation_is_gone_with_all_it_consisted_of(scripted: Scripted) -> None:
+def test_deleting_a_conversation_deletes_its_entries_events_claims_jobs_and_large_values(
+    scripted: Scripted,
+) -> None:
     harness, _ = scripted("one", "two", "again")
     harness.run("a secret " + "x" * 70_000, conversation="c1", event_id="e1")
     harness.run("another secret", conversation="c1", event_id="e2")
@@ -422,7 +424,7 @@ def left_of(harness: Harness, conversation_id: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_deleting_a_fork_forgets_nothing_of_its_original(scripted: Scripted) -> None:
+def test_deleting_a_fork_keeps_the_claims_of_its_original(scripted: Scripted) -> None:
     harness, model = scripted("one", "never")
     first = harness.run("hello", conversation="c1", event_id="e1")
     harness.conversations.delete(harness.fork_conversation(harness.conversation("c1"), "c2"))
@@ -430,7 +432,7 @@ def test_deleting_a_fork_forgets_nothing_of_its_original(scripted: Scripted) -> 
     assert len(model.requests) == 1
 
 
-def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:
+def test_a_deletion_is_refused_while_the_lease_is_held(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
     found = harness.conversation("c1")
@@ -439,7 +441,7 @@ def test_a_conversation_in_use_is_not_deleted(scripted: Scripted) -> None:
     assert texts(harness, "c1") == ["first", "one"]
 
 
-def test_a_deletion_that_was_interrupted_anywhere_is_ended_by_its_job(scripted: Scripted) -> None:
+def test_a_deletion_interrupted_at_any_call_is_completed_by_its_job(scripted: Scripted) -> None:
     harness, _ = scripted(*["answer"] * 100)
     interrupted = 0
     for calls in range(40):
@@ -463,7 +465,9 @@ def test_a_deletion_that_was_interrupted_anywhere_is_ended_by_its_job(scripted: 
     assert interrupted >= 10
 
 
-def test_a_deletion_whose_job_is_run_at_any_moment_is_a_deletion(scripted: Scripted) -> None:
+def test_a_deletion_succeeds_if_its_job_runs_at_any_moment_during_the_deletion(
+    scripted: Scripted,
+) -> None:
     harness, _ = scripted(*["answer"] * 100)
     ran = 0
     for calls in range(40):
@@ -487,7 +491,7 @@ def test_a_deletion_whose_job_is_run_at_any_moment_is_a_deletion(scripted: Scrip
     assert 10 <= ran < 40
 
 
-def test_an_erasure_waits_for_as_long_as_what_lies_aside_is_away(
+def test_a_deletion_job_retries_without_limit_while_the_large_value_store_is_unavailable(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was promised: it is not given up after so many tries."""
@@ -534,7 +538,7 @@ def on_a_wire(harness: Harness, plan: Iterator[StoreFault]) -> Conversations:
     )
 
 
-def test_an_agent_goes_with_its_conversations(scripted: Scripted) -> None:
+def test_deleting_an_agent_deletes_its_conversations(scripted: Scripted) -> None:
     harness, _ = scripted("one", "two")
     harness.agents.create("helper")
     harness.run("hello", conversation="c1", agent="helper")
@@ -547,7 +551,7 @@ def test_an_agent_goes_with_its_conversations(scripted: Scripted) -> None:
 # fencing
 
 
-def test_a_stale_holder_cannot_replace_a_large_entry(scripted: Scripted) -> None:
+def test_a_stale_lease_holder_cannot_replace_a_large_entry(scripted: Scripted) -> None:
     """Its bytes go to a name of their own; only the record that names them is fenced."""
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
@@ -566,7 +570,7 @@ def test_a_stale_holder_cannot_replace_a_large_entry(scripted: Scripted) -> None
     assert texts(harness, "c1")[2] == "f" * 70_000
 
 
-def test_flaky_worlds_keep_their_clocks_apart() -> None:
+def test_the_flaky_world_of_the_state_machines_gives_each_process_its_own_clock() -> None:
     world = Flaky("a", "b")
     world.advance(5)
     assert (world.clocks["b"].now() - world.clocks["a"].now()).total_seconds() == 40

@@ -1,10 +1,9 @@
-"""Events of one conversation among processes that crash, sleep, lose answers and come in between.
+"""The event queue of a conversation under faults: processes crash, sleep, lose answers and compete.
 
-Each process does what a holder does, one write at a time: take the lease, begin what waits, store the
-answer, store the outcome; or it begins what nothing is before in the batch that accepts it, some time after
-it has looked. Whatever happens, in the end every accepted event stands in the transcript once,
-with its one answer behind it, in the order in which the events came in; and at no moment is an unfinished
-event without the job that looks after it.
+Each process acts as a lease holder, one write at a time: it takes the lease, starts the next event,
+stores the reply and the outcome. Or it accepts and starts an event for an idle conversation in one batch.
+In the end every accepted event is in the transcript once, in order of acceptance, followed by its only
+answer. An unfinished event has a job at every moment.
 """
 
 from __future__ import annotations
@@ -407,7 +406,7 @@ class Machine(RuleBasedStateMachine):
         assert left == []
 
 
-def test_every_event_is_answered_once_in_order_whatever_happens() -> None:
+def test_every_event_is_answered_once_and_in_order_despite_every_fault() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
@@ -459,7 +458,7 @@ def _blind(change: Any) -> Any:
 
 
 @pytest.mark.parametrize("mutant", [Careless, Silent, Repeating, Hasty])
-def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[EventQueue]) -> None:
+def test_the_state_machine_detects_a_faulty_event_queue(mutant: type[EventQueue]) -> None:
     class Mutated(Machine):
         inbox_as = mutant
 
@@ -467,7 +466,7 @@ def test_an_inbox_that_is_wrong_in_one_thing_is_caught(mutant: type[EventQueue])
         run_state_machine_as_test(Mutated, settings=UNSHRUNK)
 
 
-def test_an_inbox_without_fencing_is_caught() -> None:
+def test_the_state_machine_detects_a_missing_lease_guard() -> None:
     class Mutated(Machine):
         leases_as = WithoutFence
 

@@ -1,4 +1,4 @@
-"""Residents live until they are cancelled, whatever happens to them."""
+"""Background tasks run until they are cancelled and are restarted after a crash."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def logged() -> tuple[logging.Handler, io.StringIO]:
     return handler, stream
 
 
-def test_residents_are_cancelled_and_awaited_at_the_end() -> None:
+def test_background_tasks_are_cancelled_and_awaited_at_the_end() -> None:
     async def story() -> None:
         steady = Steady()
         residents = BackgroundTasks({"steady": steady}, ManualClock())
@@ -78,7 +78,7 @@ def test_residents_are_cancelled_and_awaited_at_the_end() -> None:
     asyncio.run(story())
 
 
-def test_one_that_crashes_is_started_again_and_the_others_never_notice() -> None:
+def test_a_crashed_background_task_is_restarted_and_does_not_disturb_another() -> None:
     handler, stream = logged()
 
     async def story() -> None:
@@ -107,7 +107,7 @@ def test_one_that_crashes_is_started_again_and_the_others_never_notice() -> None
     assert "somebody" not in stream.getvalue()
 
 
-def test_after_a_steady_time_a_crash_is_the_first_again() -> None:
+def test_a_long_run_without_a_crash_resets_the_restart_pause() -> None:
     handler, stream = logged()
 
     async def story() -> None:
@@ -124,7 +124,7 @@ def test_after_a_steady_time_a_crash_is_the_first_again() -> None:
     assert pauses == [0, 0, 0]
 
 
-def test_one_that_ends_although_nobody_asked_it_to_is_started_again() -> None:
+def test_a_background_task_that_returns_is_restarted() -> None:
     async def story() -> None:
         ending = Ending()
         residents = BackgroundTasks({"ending": ending}, ManualClock(), pause_s=0.001)

@@ -1,4 +1,4 @@
-"""What runs under a lease or a claim: kept alive, stopped in good time, and nothing left taken."""
+"""Work under a lease or a claim: renewed while it runs and stopped before the lease expires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def kept(renew: Callable[[], None], terms: LeaseTimings = OFTEN) -> None:
         await asyncio.Event().wait()
 
 
-def test_what_others_have_taken_over_is_stopped() -> None:
+def test_work_under_a_lease_lost_to_another_holder_is_stopped() -> None:
     def renew() -> None:
         raise LeaseLost("key")
 
@@ -35,7 +35,7 @@ def test_what_others_have_taken_over_is_stopped() -> None:
         asyncio.run(kept(renew))
 
 
-def test_what_cannot_be_renewed_is_stopped_before_others_may_follow() -> None:
+def test_work_is_stopped_before_its_unrenewed_lease_expires() -> None:
     """And it is tried again while there is time: a minute of it is over after the third time."""
     tries: list[None] = []
     loop = asyncio.new_event_loop()
@@ -56,7 +56,7 @@ def test_what_cannot_be_renewed_is_stopped_before_others_may_follow() -> None:
     assert len(tries) == 3
 
 
-def test_a_renewal_that_hangs_stops_it_as_well() -> None:
+def test_work_is_stopped_if_the_renewal_hangs() -> None:
     over = threading.Event()
 
     async def live() -> None:
@@ -67,7 +67,7 @@ def test_a_renewal_that_hangs_stops_it_as_well() -> None:
     asyncio.run(live())
 
 
-def test_whoever_slept_for_too_long_does_not_renew_any_more() -> None:
+def test_a_process_that_slept_past_its_lease_does_not_renew() -> None:
     renewed: list[None] = []
     terms = LeaseTimings(lease_s=0.2, renew_s=0.5, stop_early_s=0.1)
     with pytest.raises(LeaseLost):
@@ -75,7 +75,7 @@ def test_whoever_slept_for_too_long_does_not_renew_any_more() -> None:
     assert renewed == []
 
 
-def test_renewing_ends_with_what_is_kept() -> None:
+def test_renewal_ends_with_the_work() -> None:
     renewed: list[None] = []
 
     async def live() -> int:
@@ -91,7 +91,7 @@ def test_renewing_ends_with_what_is_kept() -> None:
     assert asyncio.run(live()) == 0
 
 
-def test_a_cancellation_from_outside_stays_one() -> None:
+def test_a_cancellation_from_outside_is_raised_unchanged() -> None:
     async def live() -> None:
         renewed = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -105,9 +105,7 @@ def test_a_cancellation_from_outside_stays_one() -> None:
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
-def test_what_is_taken_while_its_taker_is_cancelled_is_given_back_or_known(
-    is_undone: bool,
-) -> None:
+def test_a_cancelled_thread_call_completes_first_and_is_undone_on_request(is_undone: bool) -> None:
     begun, go, taken, undone = threading.Event(), threading.Event(), list[str](), list[str]()
 
     def take() -> str:
@@ -130,7 +128,7 @@ def test_what_is_taken_while_its_taker_is_cancelled_is_given_back_or_known(
     asyncio.run(live())
 
 
-def test_the_doctor_tells_of_jobs_that_nobody_runs(home: Path) -> None:
+def test_the_doctor_reports_overdue_jobs_and_jobs_set_aside(home: Path) -> None:
     with Harness.open(home) as harness:
         long_ago = harness.rooms.clock.now().replace(year=2020)
         harness.jobs.enqueue(Job("a", "tidy", long_ago))

@@ -49,7 +49,7 @@ def claimed(jobs: Jobs) -> Claimed:
     return found
 
 
-def test_a_job_is_run_when_it_is_due_and_not_before(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_is_claimed_when_due_and_not_before(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock, 10))
     clock.advance(9)
     assert jobs.claim(KINDS) is None
@@ -57,14 +57,14 @@ def test_a_job_is_run_when_it_is_due_and_not_before(jobs: Jobs, clock: ManualClo
     assert claimed(jobs).job.id == "a"
 
 
-def test_those_due_first_are_run_first(jobs: Jobs, clock: ManualClock) -> None:
+def test_jobs_are_claimed_in_order_of_their_due_time(jobs: Jobs, clock: ManualClock) -> None:
     for seconds, job_id in ((30, "late"), (10, "early"), (20, "between")):
         jobs.enqueue(tick(clock, seconds, job_id))
     clock.advance(60)
     assert [claimed(jobs).job.id for _ in range(3)] == ["early", "between", "late"]
 
 
-def test_a_job_is_at_one_runner_only(
+def test_a_job_is_claimed_by_a_single_runner(
     jobs: Jobs, records: MemoryRecords, clock: ManualClock
 ) -> None:
     jobs.enqueue(tick(clock))
@@ -72,15 +72,13 @@ def test_a_job_is_at_one_runner_only(
     assert Jobs(records, clock).claim(KINDS) is None
 
 
-def test_kinds_that_a_runner_does_not_know_are_left_to_others(
-    jobs: Jobs, clock: ManualClock
-) -> None:
+def test_a_runner_does_not_claim_jobs_of_an_unknown_kind(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock))
     assert jobs.claim(frozenset({"another"})) is None
     assert claimed(jobs)
 
 
-def test_missed_ticks_collapse_into_one(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_enqueued_repeatedly_runs_a_single_time(jobs: Jobs, clock: ManualClock) -> None:
     for _ in range(5):
         jobs.enqueue(tick(clock, 10))
         clock.advance(60)
@@ -89,7 +87,9 @@ def test_missed_ticks_collapse_into_one(jobs: Jobs, clock: ManualClock) -> None:
     assert jobs.list() == []
 
 
-def test_wanting_a_job_again_moves_it(jobs: Jobs, clock: ManualClock) -> None:
+def test_enqueueing_a_job_again_replaces_its_due_time_and_payload(
+    jobs: Jobs, clock: ManualClock
+) -> None:
     jobs.enqueue(tick(clock, 10))
     jobs.enqueue(tick(clock, 100, n=2))
     clock.advance(50)
@@ -98,7 +98,7 @@ def test_wanting_a_job_again_moves_it(jobs: Jobs, clock: ManualClock) -> None:
     assert claimed(jobs).job.payload == {"n": 2}
 
 
-def test_a_job_wanted_while_it_runs_is_run_again(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_enqueued_while_running_is_run_again(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock, n=1))
     running = claimed(jobs)
     jobs.enqueue(tick(clock, n=2))
@@ -107,7 +107,7 @@ def test_a_job_wanted_while_it_runs_is_run_again(jobs: Jobs, clock: ManualClock)
     assert claimed(jobs).job.payload == {"n": 2}
 
 
-def test_a_job_can_come_again(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_can_be_scheduled_again_by_its_run(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock))
     jobs.again(claimed(jobs), clock.now() + timedelta(seconds=60))
     assert jobs.claim(KINDS) is None
@@ -115,7 +115,7 @@ def test_a_job_can_come_again(jobs: Jobs, clock: ManualClock) -> None:
     assert claimed(jobs).attempt == 1
 
 
-def test_what_failed_is_tried_again_after_a_growing_pause(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_failed_job_is_retried_after_a_growing_pause(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock))
     for pause in (PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S):
         jobs.failed(claimed(jobs), "it rains")
@@ -126,7 +126,9 @@ def test_what_failed_is_tried_again_after_a_growing_pause(jobs: Jobs, clock: Man
     assert (listed.attempts, listed.error, listed.is_aside) == (3, "it rains", False)
 
 
-def test_what_failed_too_often_is_set_aside_and_seen(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_that_failed_too_often_is_set_aside_and_listed(
+    jobs: Jobs, clock: ManualClock
+) -> None:
     jobs.enqueue(tick(clock))
     for _ in range(ATTEMPTS_MAX):
         jobs.failed(claimed(jobs), "it rains")
@@ -140,7 +142,7 @@ def test_what_failed_too_often_is_set_aside_and_seen(jobs: Jobs, clock: ManualCl
     assert claimed(jobs).attempt == 1
 
 
-def test_what_was_set_aside_can_be_given_up(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_job_set_aside_can_be_removed(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock))
     for _ in range(ATTEMPTS_MAX):
         jobs.failed(claimed(jobs), "it rains")
@@ -153,7 +155,7 @@ def test_what_was_set_aside_can_be_given_up(jobs: Jobs, clock: ManualClock) -> N
     assert claimed(jobs).attempt == 1
 
 
-def test_a_runner_that_falls_silent_is_followed_and_ends_nothing_later(
+def test_a_silent_runner_loses_its_job_and_cannot_complete_the_job_later(
     records: MemoryRecords, clock: ManualClock
 ) -> None:
     here, there = Jobs(records, clock, process="x:1/1"), Jobs(records, clock, process="y:1/1")
@@ -171,7 +173,7 @@ def test_a_runner_that_falls_silent_is_followed_and_ends_nothing_later(
     assert there.list() == []
 
 
-def test_who_claims_a_job_days_later_is_not_taken_for_the_one_who_was_at_it_before(
+def test_a_job_claimed_days_later_is_not_mistaken_for_its_earlier_claim(
     records: MemoryRecords, clock: ManualClock
 ) -> None:
     one, other, looking = (
@@ -202,7 +204,7 @@ def test_a_job_that_kills_its_runners_is_set_aside(
     assert "8 times" in str(listed.error)
 
 
-def test_what_is_done_leaves_nothing_after_a_day(
+def test_a_completed_job_leaves_no_records_after_a_day(
     jobs: Jobs, records: MemoryRecords, clock: ManualClock
 ) -> None:
     jobs.enqueue(tick(clock))
@@ -220,7 +222,7 @@ def drained(jobs: Jobs, clock: ManualClock, run: Run) -> tuple[Drained, list[str
     return asyncio.run(runner.drain(lambda _, error: told.append(error))), told
 
 
-def test_a_drain_runs_what_is_due_and_comes_to_an_end(jobs: Jobs, clock: ManualClock) -> None:
+def test_a_drain_runs_the_due_jobs_and_ends(jobs: Jobs, clock: ManualClock) -> None:
     for job_id in "abc":
         jobs.enqueue(tick(clock, job_id=job_id))
     jobs.enqueue(tick(clock, 60, "later"))
@@ -235,7 +237,7 @@ def test_a_drain_runs_what_is_due_and_comes_to_an_end(jobs: Jobs, clock: ManualC
     assert [one.job.id for one in jobs.list()] == ["later"]
 
 
-def test_ticks_that_a_job_has_missed_while_nobody_ran_it_collapse_into_one(
+def test_missed_runs_of_a_periodic_job_collapse_into_a_single_run(
     jobs: Jobs, clock: ManualClock
 ) -> None:
     jobs.enqueue(tick(clock))
@@ -253,7 +255,7 @@ def test_ticks_that_a_job_has_missed_while_nobody_ran_it_collapse_into_one(
     assert left.job.due == clock.now() + timedelta(seconds=30)
 
 
-def test_what_goes_wrong_is_the_error_of_the_job(jobs: Jobs, clock: ManualClock) -> None:
+def test_an_exception_becomes_the_error_of_its_job(jobs: Jobs, clock: ManualClock) -> None:
     problems: dict[str, Exception] = {"a": Unavailable("the sea", "is rough"), "b": KeyError("x")}
     for job_id in problems:
         jobs.enqueue(tick(clock, job_id=job_id))
@@ -267,7 +269,7 @@ def test_what_goes_wrong_is_the_error_of_the_job(jobs: Jobs, clock: ManualClock)
     assert [one.error for one in jobs.list()] == told
 
 
-def test_what_is_in_use_is_tried_later_and_counts_for_nothing(
+def test_a_job_that_finds_its_target_busy_is_retried_without_counting_an_attempt(
     jobs: Jobs, clock: ManualClock
 ) -> None:
     jobs.enqueue(tick(clock))
@@ -281,9 +283,7 @@ def test_what_is_in_use_is_tried_later_and_counts_for_nothing(
     assert listed.job.due == clock.now() + timedelta(seconds=BUSY_PAUSE_S)
 
 
-def test_the_resident_runs_jobs_until_it_is_cancelled_and_gives_back_what_it_is_at(
-    jobs: Jobs, clock: ManualClock
-) -> None:
+def test_a_cancelled_job_runner_gives_back_its_running_job(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock, job_id="quick"))
 
     async def live() -> None:
@@ -311,7 +311,7 @@ def test_the_resident_runs_jobs_until_it_is_cancelled_and_gives_back_what_it_is_
     assert (listed.job.id, listed.process, listed.attempts) == ("endless", None, 0)
 
 
-def test_a_runner_that_cannot_renew_stops_the_job(records: MemoryRecords) -> None:
+def test_a_runner_that_cannot_renew_its_claim_stops_the_job(records: MemoryRecords) -> None:
     """Somebody has taken over: whoever is at it is cancelled, and ends nothing."""
     clock = SystemClock()
     jobs = Jobs(records, clock, terms=LeaseTimings(30.0, 0.01, 1.0))
@@ -349,7 +349,7 @@ def runs(home: str, name: str) -> None:
     print(json.dumps(ran))
 
 
-def test_many_processes_run_each_job_once(tmp_path: Path) -> None:
+def test_each_job_runs_once_among_many_processes(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "jobs.db")
     jobs = Jobs(records, SystemClock())
     wanted = [f"job-{number}" for number in range(60)]
@@ -365,7 +365,9 @@ def test_many_processes_run_each_job_once(tmp_path: Path) -> None:
 # housekeeping
 
 
-def test_packing_is_left_to_a_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_needs_packing_is_packed_by_a_job(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Harness.open(home) as harness:
         notes = harness.workspaces.get("notes")
         monkeypatch.setattr(type(notes), "needs_packing", property(lambda _: True))

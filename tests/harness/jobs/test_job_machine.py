@@ -1,7 +1,7 @@
-"""Jobs among runners that crash, sleep and lose answers, and others who want things meanwhile.
+"""Jobs under faults: runners crash, sleep and lose answers while jobs are enqueued again.
 
-What must hold: nobody who has given a sign of life within a lease time is joined at its job, and no wish
-is lost: whatever was wanted last has been begun after it was wanted, when nothing is left to do.
+A job is never claimed by a second runner while its first one renews in time. No request is lost: a job
+starts again after it was last enqueued.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def mine(name: str) -> str:
     return f"boot:{name}/1/1"
 
 
-def test_no_job_is_lost_and_nobody_is_joined_whatever_happens() -> None:
+def test_no_job_is_lost_or_run_by_two_live_runners_despite_every_fault() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
@@ -232,7 +232,7 @@ class Impatient(Jobs):
 
 
 @pytest.mark.parametrize("mutant", [Deaf, Presumptuous, Impatient])
-def test_jobs_that_are_wrong_in_one_thing_are_caught(mutant: type[Jobs]) -> None:
+def test_the_state_machine_detects_a_faulty_job_store(mutant: type[Jobs]) -> None:
     class Mutated(Machine):
         jobs_as = mutant
 

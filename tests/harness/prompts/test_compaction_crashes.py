@@ -1,6 +1,7 @@
-"""A process that is killed at any point of a compaction: before and after every word with the records and
-with the model, and at every tool of the flush. Whoever takes over finds the conversation before the summary
-or behind it, never between."""
+"""A process killed at every point of a compaction: at each store and model call and in each flush tool.
+
+The next lease holder finds the conversation before the summary or after it, never between.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def limit(agents: Any, characters_max: int) -> None:
     agents.patch("assistant", {"config": {"session": {"compaction": compaction}}})
 
 
-def test_a_compaction_killed_at_every_point_is_there_or_is_not(tmp_path: Path) -> None:
+def test_a_compaction_killed_at_every_point_is_either_complete_or_absent(tmp_path: Path) -> None:
     home = tmp_path / "home"
     told = json.loads(run(kill_everywhere, str(home), wait_s=WAIT_S))
     killed = [one for one in told if one["killed"]]

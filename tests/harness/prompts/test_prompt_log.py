@@ -79,14 +79,16 @@ def read(number: int) -> list[ToolCall]:
     return [ToolCall(f"t{number}", "read", {"path": "MEMORY.md"})]
 
 
-def test_a_session_is_shown_one_prompt_byte_for_byte(talk: Talk) -> None:
+def test_a_session_repeats_the_same_snapshot_byte_for_byte(talk: Talk) -> None:
     requests = [*talk.say(read(1), read(2), "ok"), *talk.say(), *talk.say(read(3), "ok")]
     assert len({request.system for request in requests}) == 1
     assert talk.held.snapshot.number == 1
     assert len(talk.receipts) == len(requests) == 6
 
 
-def test_what_the_agent_writes_is_told_at_its_next_step_and_stays_told(talk: Talk) -> None:
+def test_a_memory_change_by_the_agent_is_a_delta_at_its_next_step_and_is_repeated_later(
+    talk: Talk,
+) -> None:
     edit = ToolCall("t2", "edit", {"path": "MEMORY.md", "old": "fact 50", "new": "fact fifty"})
     first, second, third = talk.say(read(1), [edit], "done")
     assert not any("memory-change" in text for text in texts(first) + texts(second))
@@ -100,7 +102,7 @@ def test_what_the_agent_writes_is_told_at_its_next_step_and_stays_told(talk: Tal
     assert texts(later).count(told) == 1
 
 
-def test_what_others_write_is_told_with_the_next_message(talk: Talk) -> None:
+def test_a_memory_change_by_another_author_is_a_delta_beside_the_next_message(talk: Talk) -> None:
     talk.say()
     talk.remember(LONG + "- and tea\n")
     (request,) = talk.say(said="what do I like?")
@@ -110,7 +112,7 @@ def test_what_others_write_is_told_with_the_next_message(talk: Talk) -> None:
     assert "+ - and tea" in told.text
 
 
-def test_a_change_that_memory_does_not_show_is_not_told(talk: Talk) -> None:
+def test_a_change_to_a_file_outside_the_prompt_is_no_delta(talk: Talk) -> None:
     talk.say()
     talk.remember("- later\n", path="TASKS.md")
     (request,) = talk.say()
@@ -164,7 +166,7 @@ def erase(talk: Talk) -> None:
         (lambda talk: talk.remember("# Anew\n"), "deltas"),
     ],
 )
-def test_a_new_snapshot_is_taken_when_it_must_be(
+def test_a_new_snapshot_is_taken_only_when_required_and_records_its_reason(
     talk: Talk, happened: Callable[[Talk], object], reason: str | None
 ) -> None:
     talk.say()
@@ -176,7 +178,7 @@ def test_a_new_snapshot_is_taken_when_it_must_be(
     assert talk.reason == (reason or "first")
 
 
-def test_a_mount_that_is_read_only_from_now_on_is_another_snapshot(talk: Talk) -> None:
+def test_a_mount_that_becomes_read_only_causes_a_new_snapshot(talk: Talk) -> None:
     talk.say()
     talk.harness.workspaces.patch("notes", {"config": {"harness": {"enabled": False}}})
     talk.say()
@@ -186,7 +188,7 @@ def test_a_mount_that_is_read_only_from_now_on_is_another_snapshot(talk: Talk) -
     assert talk.held.snapshot.number == 3
 
 
-def test_another_day_is_told_beside_the_newest_message(talk: Talk) -> None:
+def test_a_new_date_is_a_delta_beside_the_newest_message(talk: Talk) -> None:
     talk.clock.advance(24 * 3_600 - 1_000)
     (first,) = talk.say()
     assert "Today is Thursday, 2026-01-01 (UTC)." in first.system[-1]
@@ -196,7 +198,7 @@ def test_another_day_is_told_beside_the_newest_message(talk: Talk) -> None:
     assert texts(second)[-1] == "Today is Friday, 2026-01-02 (UTC)."
 
 
-def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: Talk) -> None:
+def test_every_step_stores_a_receipt_that_reproduces_its_request(talk: Talk) -> None:
     requests = talk.say(read(1), "ok")
     talk.remember(LONG + "- and tea\n")
     requests += talk.say(read(2), "ok")
@@ -216,7 +218,7 @@ def test_every_step_leaves_a_receipt_from_which_its_request_is_made_again(talk: 
     assert tips[0] == tips[1] != tips[2] == tips[3] == tips[4] == talk.notes.tip()
 
 
-def test_a_receipt_is_kept_before_the_model_is_asked(talk: Talk) -> None:
+def test_a_receipt_is_stored_before_the_model_call(talk: Talk) -> None:
     seen: list[int] = []
 
     def look(request: ModelRequest) -> str:
@@ -228,7 +230,7 @@ def test_a_receipt_is_kept_before_the_model_is_asked(talk: Talk) -> None:
     assert seen == [1, 2]
 
 
-def test_a_turn_that_failed_has_its_receipt_and_the_next_goes_on_from_it(talk: Talk) -> None:
+def test_a_failed_turn_has_a_receipt_and_the_next_turn_repeats_its_snapshot(talk: Talk) -> None:
     talk.say(ModelFailure("unreachable", "no network", "check it"))
     talk.remember(LONG + "- and tea\n")
     (request,) = talk.say(said="again")
@@ -238,7 +240,7 @@ def test_a_turn_that_failed_has_its_receipt_and_the_next_goes_on_from_it(talk: T
     assert [part.text for part in message.parts[:2]] == ["hello", "again"]  # type: ignore[union-attr]
 
 
-def test_another_process_goes_on_with_what_was_told(talk: Talk, home: Path) -> None:
+def test_another_process_repeats_the_same_snapshot_and_deltas(talk: Talk, home: Path) -> None:
     talk.say()
     talk.remember(LONG + "- and tea\n")
     (told,) = talk.say()
@@ -250,7 +252,7 @@ def test_another_process_goes_on_with_what_was_told(talk: Talk, home: Path) -> N
     assert request.messages[: len(told.messages)] == told.messages
 
 
-def test_a_prompt_too_large_for_a_record_is_kept_and_goes_with_its_conversation(
+def test_a_snapshot_too_large_for_a_record_is_stored_and_deleted_with_its_conversation(
     talk: Talk,
 ) -> None:
     talk.remember("".join(f"- {'ツ' * 30} {number}\n" for number in range(1_500)))
@@ -266,7 +268,7 @@ def test_a_prompt_too_large_for_a_record_is_kept_and_goes_with_its_conversation(
     assert not entries.exists()
 
 
-def test_who_has_lost_the_conversation_keeps_nothing(talk: Talk) -> None:
+def test_a_stale_lease_holder_cannot_store_a_receipt(talk: Talk) -> None:
     talk.say()
     conversation = talk.conversation
     showing = talk.harness.conversations.prompt_log(conversation)
@@ -280,9 +282,7 @@ def test_who_has_lost_the_conversation_keeps_nothing(talk: Talk) -> None:
     assert len(talk.receipts) == 1
 
 
-def test_memory_that_cannot_be_read_is_said_by_the_prompt_the_receipt_and_the_outcome(
-    talk: Talk,
-) -> None:
+def test_unreadable_memory_is_named_in_the_prompt_the_receipt_and_the_outcome(talk: Talk) -> None:
     history = next(talk.harness.settings.home.root.rglob(f"{talk.notes.namespace}.git"))
     away = history.with_name("away")
     talk.say()
@@ -302,7 +302,7 @@ def test_memory_that_cannot_be_read_is_said_by_the_prompt_the_receipt_and_the_ou
     assert talk.reason == "available_again"
 
 
-def test_a_preview_is_what_the_next_turn_sends(talk: Talk) -> None:
+def test_a_preview_equals_the_request_of_the_next_turn(talk: Talk) -> None:
     def expected(said: str) -> ModelRequest:
         return talk.harness.preview("assistant", conversation="c1", message=said).request
 
@@ -317,7 +317,7 @@ def test_a_preview_is_what_the_next_turn_sends(talk: Talk) -> None:
     assert talk.say(said="more") == [second]
 
 
-def test_a_preview_of_nothing_said_is_the_prompt_alone(talk: Talk) -> None:
+def test_a_preview_without_a_message_holds_the_system_prompt_alone(talk: Talk) -> None:
     question = talk.harness.preview()
     assert question.request.messages == ()
     parts = question.as_json()["parts"]
@@ -326,7 +326,7 @@ def test_a_preview_of_nothing_said_is_the_prompt_alone(talk: Talk) -> None:
     assert all(part["characters"] == len(part["text"]) for part in parts)
 
 
-def test_an_explanation_says_which_revision_came_in_with_which_turn(talk: Talk) -> None:
+def test_an_explanation_names_the_revision_that_entered_with_each_turn(talk: Talk) -> None:
     talk.say()
     talk.remember(LONG + "- and tea\n")
     talk.remember("- a task\n", path="TASKS.md")
@@ -351,7 +351,7 @@ def test_an_explanation_says_which_revision_came_in_with_which_turn(talk: Talk) 
     assert "+ - and tea" in explained.text(second.receipts[0])
 
 
-def test_an_explanation_goes_by_ancestry_where_a_clock_was_set_back(talk: Talk) -> None:
+def test_an_explanation_orders_revisions_by_ancestry_despite_a_clock_set_back(talk: Talk) -> None:
     talk.clock.jump(400 * 86_400)
     talk.remember(LONG + "- from afar\n")
     talk.say()

@@ -63,7 +63,7 @@ def text(of: Workspace, **more: object) -> str:
     return part.text
 
 
-def test_no_memory_file_no_part(workspace: Workspace) -> None:
+def test_a_workspace_without_a_memory_file_has_no_part(workspace: Workspace) -> None:
     assert memory(workspace) is None
     workspace.write("notes/a.md", "# A\n", by=CALLER)
     workspace.write("sub/MEMORY.md", "- deep\n", by=CALLER)
@@ -71,19 +71,19 @@ def test_no_memory_file_no_part(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("name", ["memory.md", "Memory.md", "MEMORY.MD", "MEMORY.md.txt"])
-def test_only_the_exact_name_is_memory(workspace: Workspace, name: str) -> None:
+def test_a_memory_file_name_in_another_spelling_is_no_memory(
+    workspace: Workspace, name: str
+) -> None:
     workspace.write(name, "- x\n", by=CALLER)
     assert memory(workspace) is None
 
 
-def test_an_empty_file_says_that_it_is_empty(workspace: Workspace) -> None:
+def test_an_empty_memory_file_is_shown_as_empty(workspace: Workspace) -> None:
     workspace.write("MEMORY.md", "", by=CALLER)
     assert "\n(empty)\n" in text(workspace)
 
 
-def test_what_a_person_changed_by_hand_is_shown_and_has_a_revision(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_manual_edit_to_memory_is_shown_and_committed(workspace: Workspace, root: Path) -> None:
     root.joinpath("MEMORY.md").write_text("- by hand\n")
     part = memory(workspace)
     assert part is not None
@@ -92,7 +92,7 @@ def test_what_a_person_changed_by_hand_is_shown_and_has_a_revision(
     assert workspace.log("MEMORY.md")[0].trailers["Source"] == "edit"
 
 
-def test_a_history_that_cannot_be_read_makes_memory_unavailable_and_the_rest_stands(
+def test_an_unreadable_history_makes_only_its_own_memory_unavailable(
     open_workspaces: Callable[[], Workspaces], tmp_path: Path
 ) -> None:
     home = open_workspaces()
@@ -110,7 +110,7 @@ def test_a_history_that_cannot_be_read_makes_memory_unavailable_and_the_rest_sta
     assert not any(bad.namespace in part.text for part in parts.values())
 
 
-def test_a_memory_file_that_cannot_be_kept_does_not_seem_to_be_missing(
+def test_a_memory_file_that_is_a_problem_is_unavailable_and_not_missing(
     workspace: Workspace, root: Path
 ) -> None:
     root.joinpath("real").write_text("- x\n")
@@ -120,12 +120,12 @@ def test_a_memory_file_that_cannot_be_kept_does_not_seem_to_be_missing(
     assert part.unavailable is not None
 
 
-def test_memory_that_is_not_text_is_shown_as_far_as_it_is(workspace: Workspace) -> None:
+def test_invalid_utf8_in_memory_is_shown_with_replacement_characters(workspace: Workspace) -> None:
     workspace.write("MEMORY.md", b"- caf\xe9\n", by=CALLER)
     assert "- caf\ufffd" in text(workspace)
 
 
-def test_a_workspace_in_use_is_shown_as_of_its_newest_revision(
+def test_a_workspace_whose_writer_lock_is_held_is_shown_at_its_newest_revision(
     workspace: Workspace, open_workspaces: Callable[[], Workspaces], root: Path
 ) -> None:
     workspace.write("MEMORY.md", "- kept\n", by=CALLER)
@@ -163,7 +163,7 @@ def test_of_more_than_forty_notes_the_newest_are_listed(workspace: Workspace, co
     assert ("(1 older note not listed" in shown) == (count == 41)
 
 
-def test_over_the_budget_the_newest_lines_stay_wherever_they_stand(
+def test_memory_over_the_budget_keeps_its_newest_lines_wherever_they_stand(
     workspace: Workspace, clock: ManualClock
 ) -> None:
     lines = [f"- {number:06}" for number in range(100)]
@@ -177,7 +177,9 @@ def test_over_the_budget_the_newest_lines_stay_wherever_they_stand(
     assert "(97 older entries left out: read `MEMORY.md` of `notes`" in shown
 
 
-def test_a_prompt_never_blames(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_never_runs_git_blame(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[str, ...]] = []
 
     def listening(run: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -198,7 +200,7 @@ def test_a_prompt_never_blames(workspace: Workspace, monkeypatch: pytest.MonkeyP
     assert not any("blame" in arguments for arguments in asked)
 
 
-def test_a_workspaces_own_limit_holds_for_it(
+def test_the_memory_limit_of_a_workspace_applies_to_its_part(
     open_workspaces: Callable[[], Workspaces],
 ) -> None:
     workspaces = open_workspaces()
@@ -209,7 +211,9 @@ def test_a_workspaces_own_limit_holds_for_it(
     assert text(one).split("\n")[1:3] == ["- b", "- c"]
 
 
-def test_a_view_shows_memory_as_it_was_then(workspace: Workspace, clock: ManualClock) -> None:
+def test_a_view_of_a_revision_shows_memory_of_that_revision(
+    workspace: Workspace, clock: ManualClock
+) -> None:
     workspace.write("MEMORY.md", "- kept\n", by=CALLER)
     clock.advance(60)
     workspace.write("MEMORY.md", "- old\n- kept\n", by=CALLER)
@@ -226,14 +230,14 @@ def test_a_view_shows_memory_as_it_was_then(workspace: Workspace, clock: ManualC
     assert cut.split("\n")[1] == "- old"
 
 
-def test_a_view_of_a_revision_that_never_was_is_unavailable(workspace: Workspace) -> None:
+def test_a_view_of_an_unknown_revision_is_unavailable(workspace: Workspace) -> None:
     workspace.write("MEMORY.md", "- x\n", by=CALLER)
     part = memory(workspace, view_of=lambda _: "0" * 40)
     assert part is not None
     assert part.unavailable is not None
 
 
-def test_looking_again_sees_what_has_become_a_revision(workspace: Workspace) -> None:
+def test_prompt_sources_see_a_new_revision_and_cache_unchanged_parts(workspace: Workspace) -> None:
     looked = briefing(workspace)
     assert [part.source for part in looked.parts(DAY)] == ["guidance", "date"]
     workspace.write("MEMORY.md", "- x\n", by=CALLER)
@@ -245,7 +249,7 @@ def test_looking_again_sees_what_has_become_a_revision(workspace: Workspace) -> 
     assert looked.parts(date(2026, 11, 19))[-1].text == "Today is Thursday, 2026-11-19 (UTC)."
 
 
-def test_a_workspace_that_cannot_be_searched_for_ages_is_shown_all_the_same(
+def test_memory_is_shown_although_line_ages_are_unavailable(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     workspace.write("MEMORY.md", "- a\n- b\n- c", by=CALLER)

@@ -1,4 +1,4 @@
-"""Pruning in conversations as they happen."""
+"""Pruning: old tool results are shortened or left out of requests and stay whole in the transcript."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def configure(harness: Harness, **session: object) -> None:
     harness.agents.patch("assistant", {"config": {"session": session}})
 
 
-def test_a_finished_turns_result_is_short_in_the_next_request_and_whole_in_store_and_read_result(
+def test_a_result_of_a_finished_turn_is_shortened_in_requests_and_whole_in_read_result(
     scripted: Scripted,
 ) -> None:
     again = ToolCall("t2", "read_result", {"id": "t1"})
@@ -52,7 +52,7 @@ def test_a_finished_turns_result_is_short_in_the_next_request_and_whole_in_store
     assert transcript.result("t9") is None
 
 
-def test_turned_off_the_result_stays_whole(scripted: Scripted) -> None:
+def test_without_pruning_a_result_stays_whole(scripted: Scripted) -> None:
     harness, model = scripted([READ], "read", "well")
     harness.workspaces.get("notes").write("long.md", LONG, by=PERSON)
     configure(harness, pruning={"enabled": False})
@@ -61,7 +61,7 @@ def test_turned_off_the_result_stays_whole(scripted: Scripted) -> None:
     assert results(model.requests[2]) == results(model.requests[1])
 
 
-def test_a_result_before_a_reset_cannot_be_read_any_more(scripted: Scripted) -> None:
+def test_a_result_before_a_reset_cannot_be_read(scripted: Scripted) -> None:
     again = ToolCall("t2", "read_result", {"id": "t1"})
     harness, model = scripted([READ], "read", [again], "gone")
     harness.run("read it", conversation="c1")
@@ -70,7 +70,7 @@ def test_a_result_before_a_reset_cannot_be_read_any_more(scripted: Scripted) -> 
     assert "no result" in results(model.requests[-1])[-1]
 
 
-def test_another_process_shows_the_same_and_receipts_tell_how(
+def test_another_process_prunes_the_same_and_receipts_reproduce_the_requests(
     scripted: Scripted, home: Path
 ) -> None:
     harness, model = scripted(
@@ -98,7 +98,7 @@ def test_another_process_shows_the_same_and_receipts_tell_how(
     assert [receipt.pruning.turns for receipt in receipts if receipt.pruning] == [10] * 5 + [0]
 
 
-def test_traffic_leaves_with_the_next_snapshot_and_another_process_leaves_out_the_same(
+def test_old_tool_traffic_is_left_out_from_the_next_snapshot_on_in_every_process(
     scripted: Scripted, home: Path
 ) -> None:
     harness, model = scripted([READ], "read", "one", "two", "three")
@@ -136,7 +136,7 @@ def test_traffic_leaves_with_the_next_snapshot_and_another_process_leaves_out_th
         ({"turn": 1}, "config.session.pruning.turn"),
     ],
 )
-def test_a_bad_setting_is_refused_by_its_name(
+def test_an_invalid_pruning_setting_is_refused_by_its_name(
     scripted: Scripted, pruning: object, field: str
 ) -> None:
     harness, _ = scripted()
@@ -146,7 +146,7 @@ def test_a_bad_setting_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("length", [0, 500_001, 1.5, "x", True, None])
-def test_a_bad_length_of_the_context_is_refused_by_its_name(
+def test_an_invalid_context_length_is_refused_by_its_name(
     scripted: Scripted, length: object
 ) -> None:
     harness, _ = scripted()
@@ -158,7 +158,9 @@ def test_a_bad_length_of_the_context_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize("length", [1, 500_000])
-def test_the_shortest_and_the_longest_context_are_taken(scripted: Scripted, length: int) -> None:
+def test_the_shortest_and_the_longest_context_length_are_accepted(
+    scripted: Scripted, length: int
+) -> None:
     harness, _ = scripted("ok")
     configure(harness, compaction={"enabled": True, "maxContextLength": length})
     outcome = harness.run("hello", conversation="c1")
@@ -166,7 +168,7 @@ def test_the_shortest_and_the_longest_context_are_taken(scripted: Scripted, leng
     assert [one.kind for one in outcome.remarks] == (["system_too_long"] if length == 1 else [])
 
 
-def test_memory_takes_two_fifths_of_the_context_at_most(scripted: Scripted) -> None:
+def test_memory_takes_at_most_two_fifths_of_the_context(scripted: Scripted) -> None:
     harness, model = scripted("ok")
     facts = "".join(f"- fact {number:03} of many that are remembered\n" for number in range(100))
     harness.workspaces.get("notes").write("MEMORY.md", facts, by=PERSON)

@@ -1,4 +1,4 @@
-"""What was written and nobody waited for goes to S3 by itself, from the machine that has it."""
+"""A write over the API is pushed to S3 by a job on the machine that holds the change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def tip_there(harness: Harness) -> str | None:
     return parse_head(place.history(notes.namespace).read("head.json").data).tip
 
 
-def test_an_api_write_is_in_s3_half_a_minute_later(opened: Open, clock: ManualClock) -> None:
+def test_an_api_write_is_pushed_to_s3_within_half_a_minute(
+    opened: Open, clock: ManualClock
+) -> None:
     harness = opened("a", clock=clock)
     harness.workspaces.sync("notes").run()
     harness.run_jobs()
@@ -59,7 +61,9 @@ def test_an_api_write_is_in_s3_half_a_minute_later(opened: Open, clock: ManualCl
     assert flushes(harness) == []
 
 
-def test_the_machine_that_has_it_flushes_it(opened: Open, clock: ManualClock) -> None:
+def test_a_flush_job_is_done_only_by_the_machine_that_holds_the_change(
+    opened: Open, clock: ManualClock
+) -> None:
     """Others on the same records have nothing to flush, and must not say that it is done."""
     a, b = opened("a", clock=clock), opened("b", clock=clock)
     a.workspaces.get("notes").write("a.md", "one\n", by=CALLER)
@@ -72,7 +76,7 @@ def test_the_machine_that_has_it_flushes_it(opened: Open, clock: ManualClock) ->
     assert tip_there(b) == a.workspaces.get("notes").tip()
 
 
-def test_a_flush_that_others_want_sooner_leaves_nothing_behind(
+def test_a_write_after_a_completed_flush_schedules_another_flush(
     opened: Open, clock: ManualClock
 ) -> None:
     """What is written after that one is done wants another."""
@@ -92,7 +96,7 @@ def test_a_flush_that_others_want_sooner_leaves_nothing_behind(
     assert tip_there(ours) == notes.tip()
 
 
-def test_a_machine_that_was_away_for_long_says_so_and_flushes_when_it_is_back(
+def test_a_machine_offline_for_long_reports_the_failed_flush_and_flushes_when_s3_is_reachable(
     opened: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = opened("a", clock=clock)

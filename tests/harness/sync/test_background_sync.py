@@ -1,4 +1,4 @@
-"""The resident that keeps shared workspaces the same, on a place in memory."""
+"""Background sync of workspaces, against a store in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_it_syncs_at_once_and_again_after_a_while(machine: Callable[[str], Replica]) -> None:
+def test_background_sync_runs_at_once_and_then_periodically(
+    machine: Callable[[str], Replica],
+) -> None:
     a, b = machine("a"), machine("b")
     a.put("MEMORY.md", "one\n")
     a.sync.run()
@@ -55,7 +57,7 @@ def test_it_syncs_at_once_and_again_after_a_while(machine: Callable[[str], Repli
     asyncio.run(story())
 
 
-def test_what_is_marked_goes_out_without_a_listing(
+def test_a_marked_path_is_pushed_without_listing_the_store(
     machine: Callable[[str], Replica], prefix: MemoryPrefix
 ) -> None:
     a = machine("a")
@@ -76,7 +78,7 @@ def test_what_is_marked_goes_out_without_a_listing(
     assert prefix.asked == ["PUT MEMORY.md"]
 
 
-def test_a_store_that_fails_ends_nothing(
+def test_a_failing_store_does_not_end_background_sync(
     machine: Callable[[str], Replica], prefix: MemoryPrefix, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = machine("a")

@@ -20,7 +20,7 @@ def watching_of(harness: Harness, tell: Callable[[WatchEvent], None]) -> Backgro
     return BackgroundWatch(trees, lambda: all_of(LocalCopies(harness.workspaces)), clock, tell)
 
 
-def test_what_is_saved_while_it_runs_is_settled_until_it_is_cancelled(tmp_path: Path) -> None:
+def test_background_watch_commits_manual_edits_until_cancelled(tmp_path: Path) -> None:
     news: queue.Queue[WatchEvent] = queue.Queue()
 
     async def watched(harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""What sync has merged is named: to the model with the next change, to a person in `status`."""
+"""A merge by sync is reported in the next delta of the prompt and in `status`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def merged(machine: Harness) -> list[StatusRow]:
     return [line for line in section.lines if line.state == "merged"]
 
 
-def test_the_next_delta_and_status_name_merged_pairs(
+def test_the_next_delta_and_the_status_list_the_merged_line_pairs(
     machine: Harness, other: Harness, model: ScriptedModel
 ) -> None:
     say(machine, "- one\n- tea\n")
@@ -78,7 +78,7 @@ def test_the_next_delta_and_status_name_merged_pairs(
     assert merged(machine) == []
 
 
-def test_changes_that_did_not_meet_are_told_as_changes_alone(
+def test_changes_to_different_lines_are_not_reported_as_merged(
     machine: Harness, other: Harness, model: ScriptedModel
 ) -> None:
     say(machine, "- one\n- two\n- three\n")

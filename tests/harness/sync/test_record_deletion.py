@@ -8,7 +8,7 @@ from harness.bootstrap.authentication import Access
 from workspaces.errors import InUse, NotFound, Refused, Unauthorized
 
 
-def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
+def test_a_mounted_workspace_is_deleted_only_with_force(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
     with pytest.raises(InUse, match="assistant"):
         harness.deletion.workspace("notes")
@@ -20,7 +20,7 @@ def test_a_workspace_in_use_is_deleted_only_by_force(harness: Harness) -> None:
     assert harness.agents.default_namespace(agent) is None
 
 
-def test_a_sandbox_in_use_is_deleted_only_by_force(harness: Harness) -> None:
+def test_a_sandbox_used_by_an_agent_is_deleted_only_with_force(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
     with pytest.raises(InUse, match="assistant"):
         harness.deletion.sandbox("default")
@@ -29,7 +29,7 @@ def test_a_sandbox_in_use_is_deleted_only_by_force(harness: Harness) -> None:
     assert missing_mounts(agent, harness.agents.bindings(agent)) == ["notes"]
 
 
-def test_a_sandbox_of_one_mount_is_in_use_too(harness: Harness) -> None:
+def test_a_sandbox_used_by_a_mount_is_not_deleted_without_force(harness: Harness) -> None:
     extra = harness.rooms.sandboxes.create({"name": "extra"})
     notes = harness.workspaces.get("notes")
     mount = {"name": "n", "workspaceId": notes.record.id, "sandbox": extra.id}
@@ -38,12 +38,12 @@ def test_a_sandbox_of_one_mount_is_in_use_too(harness: Harness) -> None:
         harness.deletion.sandbox("extra")
 
 
-def test_a_turn_goes_on_without_the_mount_that_dangles(harness: Harness) -> None:
+def test_a_turn_runs_without_the_mount_of_a_deleted_workspace(harness: Harness) -> None:
     harness.deletion.workspace("notes", force=True)
     assert harness.run("hello").status == "done"
 
 
-def test_a_user_goes_with_its_keys_and_private_workspaces(harness: Harness) -> None:
+def test_deleting_a_user_deletes_its_keys_and_private_workspaces(harness: Harness) -> None:
     alice = harness.rooms.users.create({"externalId": "alice"})
     bob = harness.rooms.users.create({"externalId": "bob"})
     agent = harness.agents.create("diarist", private="rw")
@@ -64,12 +64,12 @@ def test_a_user_goes_with_its_keys_and_private_workspaces(harness: Harness) -> N
     assert access.principal_of(account_key) == harness.rooms.principal
 
 
-def test_the_owner_goes_only_with_the_account(harness: Harness) -> None:
+def test_the_owner_of_an_account_cannot_be_deleted(harness: Harness) -> None:
     with pytest.raises(Refused, match="owner"):
         harness.deletion.user("owner")
 
 
-def test_an_account_goes_with_everything_and_leaves_the_others_alone(harness: Harness) -> None:
+def test_deleting_an_account_deletes_all_its_records_and_no_other_account(harness: Harness) -> None:
     accounts, access = harness.house.accounts, Access(harness.house)
     account = accounts.create({"name": "platform"})
     rooms = harness.house.rooms(accounts.owner(account))
@@ -87,7 +87,7 @@ def test_an_account_goes_with_everything_and_leaves_the_others_alone(harness: Ha
     assert harness.run("still there?").status == "done"
 
 
-def test_a_reference_is_an_id_and_never_a_name(harness: Harness) -> None:
+def test_a_reference_to_a_record_by_name_is_refused(harness: Harness) -> None:
     for config, field in (
         (
             {"workspaces": [{"name": "n", "workspaceId": "notes"}]},

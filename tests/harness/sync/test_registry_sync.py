@@ -1,4 +1,4 @@
-"""Records of one account on several machines: what one makes of them, the others have."""
+"""Registry sync: the records of an account become the same on all its machines."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def put_entry(laptop: Laptop, name: str, document: object) -> None:
 # What follows.
 
 
-def test_a_name_a_configuration_and_an_agent_follow_with_the_sync(a: Laptop, b: Laptop) -> None:
+def test_registry_sync_copies_a_changed_name_configuration_and_agent(a: Laptop, b: Laptop) -> None:
     a.workspaces.patch("notes", {"name": "plans", "config": {"quota": {"files": 50}}})
     a.harness.agents.patch("assistant", {"config": {"system": "You are brief."}})
     assert a.follow().published == ["workspace plans", "agent assistant"]
@@ -87,7 +87,9 @@ def test_a_name_a_configuration_and_an_agent_follow_with_the_sync(a: Laptop, b: 
     assert a.texts("plans")["MEMORY.md"] == "two\n"
 
 
-def test_nothing_new_costs_one_listing(a: Laptop, b: Laptop, prefix: MemoryPrefix) -> None:
+def test_registry_sync_without_changes_costs_a_single_listing(
+    a: Laptop, b: Laptop, prefix: MemoryPrefix
+) -> None:
     for laptop in (a, b, a):
         laptop.follow()
     prefix.asked.clear()
@@ -96,7 +98,9 @@ def test_nothing_new_costs_one_listing(a: Laptop, b: Laptop, prefix: MemoryPrefi
     assert prefix.asked == ["LIST"]
 
 
-def test_what_two_machines_changed_is_put_together(a: Laptop, b: Laptop) -> None:
+def test_changes_of_two_machines_to_different_fields_of_a_record_are_merged(
+    a: Laptop, b: Laptop
+) -> None:
     a.workspaces.patch("notes", {"name": "plans"})
     b.workspaces.patch("notes", {"description": "What we know."})
     a.follow()
@@ -109,7 +113,7 @@ def test_what_two_machines_changed_is_put_together(a: Laptop, b: Laptop) -> None
 
 
 @pytest.mark.parametrize("first_to_sync", ["a", "b"])
-def test_of_one_value_changed_twice_the_later_counts_and_it_is_said(
+def test_the_later_change_to_a_field_wins_and_the_clash_is_reported(
     a: Laptop, b: Laptop, clock: ManualClock, first_to_sync: str
 ) -> None:
     a.workspaces.patch("notes", {"name": "earlier"})
@@ -123,7 +127,7 @@ def test_of_one_value_changed_twice_the_later_counts_and_it_is_said(
     assert clashes == (["workspace later: name"] if first_to_sync == "b" else [])
 
 
-def test_an_agent_comes_with_a_workspace_that_it_mounts_and_not_before(
+def test_an_agent_appears_on_a_machine_with_the_first_attached_workspace_of_its_mounts(
     a: Laptop, machine: Callable[[str], Laptop]
 ) -> None:
     a.workspaces.create("plans")
@@ -145,7 +149,7 @@ def test_an_agent_comes_with_a_workspace_that_it_mounts_and_not_before(
     b.harness.agents.patch("planner", {"config": {"system": "x"}})
 
 
-def test_what_is_private_follows_whom_it_belongs_to(a: Laptop, b: Laptop) -> None:
+def test_private_workspaces_are_synced_with_their_user_or_agent(a: Laptop, b: Laptop) -> None:
     owner, agent = a.harness.rooms.principal.user_id, a.harness.agents.get("assistant").id
     for workspace_id in (private_to_user(owner), private_to_agent(agent)):
         assert a.workspaces.private(workspace_id, create=True) is not None
@@ -156,7 +160,7 @@ def test_what_is_private_follows_whom_it_belongs_to(a: Laptop, b: Laptop) -> Non
         assert b.texts(workspace_id) == {"MEMORY.md": f"{workspace_id}\n"}
 
 
-def test_users_follow_with_the_ids_that_a_platform_knows_them_by(a: Laptop, b: Laptop) -> None:
+def test_users_are_synced_with_their_external_ids(a: Laptop, b: Laptop) -> None:
     user = a.harness.rooms.users.create({"externalId": "ann@example.com", "name": "Ann"})
     a.follow()
     b.follow()
@@ -171,7 +175,9 @@ def test_users_follow_with_the_ids_that_a_platform_knows_them_by(a: Laptop, b: L
 # Sandboxes stay where they are.
 
 
-def test_a_sandbox_is_named_and_never_widened(a: Laptop, b: Laptop) -> None:
+def test_a_sandbox_is_synced_by_name_and_created_read_only_without_network(
+    a: Laptop, b: Laptop
+) -> None:
     a.harness.rooms.sandboxes.create({"name": "open", "config": {"network": "host"}})
     a.harness.agents.create("networker", workspaces=["notes"], sandbox="open")
     a.sync()
@@ -195,7 +201,9 @@ def test_a_sandbox_is_named_and_never_widened(a: Laptop, b: Laptop) -> None:
     assert entry.record["config"]["sandbox"] == "open"
 
 
-def test_no_entry_holds_a_secret_or_where_a_sandbox_may_go(a: Laptop, prefix: MemoryPrefix) -> None:
+def test_a_registry_entry_holds_no_secret_and_no_sandbox_network(
+    a: Laptop, prefix: MemoryPrefix
+) -> None:
     _, secret = a.harness.rooms.keys.create(label="mine")
     a.follow()
     entries = [prefix.store.read(s.name).data for s in prefix.store.scan(".records/")]
@@ -207,7 +215,7 @@ def test_no_entry_holds_a_secret_or_where_a_sandbox_may_go(a: Laptop, prefix: Me
 # Deletions.
 
 
-def test_what_was_deleted_while_a_machine_was_away_is_buried_there_with_what_it_had_changed(
+def test_a_workspace_deleted_elsewhere_goes_to_the_trash_with_its_unpushed_changes(
     a: Laptop, b: Laptop, prefix: MemoryPrefix
 ) -> None:
     b.put("notes", "MEMORY.md", "edited offline\n")
@@ -227,7 +235,7 @@ def test_what_was_deleted_while_a_machine_was_away_is_buried_there_with_what_it_
     assert left == []
 
 
-def test_what_a_machine_pushed_before_it_heard_of_a_deletion_goes_too(
+def test_files_pushed_after_a_deletion_are_moved_from_s3_to_the_local_trash(
     a: Laptop, b: Laptop, prefix: MemoryPrefix
 ) -> None:
     a.harness.deletion.workspace("notes", force=True)
@@ -239,7 +247,9 @@ def test_what_a_machine_pushed_before_it_heard_of_a_deletion_goes_too(
     assert [s.name for s in (*prefix.store.scan("fs-"), *prefix.store.scan(".history/"))] == []
 
 
-def test_status_tells_of_it_until_the_trash_is_emptied(a: Laptop, b: Laptop) -> None:
+def test_status_lists_unpushed_changes_in_the_trash_until_the_trash_is_emptied(
+    a: Laptop, b: Laptop
+) -> None:
     def said() -> str:
         lines = [line for section in status(b.harness) for line in section.lines]
         return "\n".join(f"{one.state} {one.told} {one.remedy}" for one in lines)
@@ -254,7 +264,9 @@ def test_status_tells_of_it_until_the_trash_is_emptied(a: Laptop, b: Laptop) -> 
     assert "new.md" not in said()
 
 
-def test_a_workspace_under_the_same_name_is_another_one(a: Laptop, b: Laptop) -> None:
+def test_a_new_workspace_under_the_name_of_a_deleted_workspace_has_another_id(
+    a: Laptop, b: Laptop
+) -> None:
     old = a.workspaces.get("notes").record.id
     b.put("notes", "old.md", "of the old one\n")
     a.harness.deletion.workspace("notes", force=True)
@@ -270,7 +282,9 @@ def test_a_workspace_under_the_same_name_is_another_one(a: Laptop, b: Laptop) ->
     assert (trash_entries(b.home_paths()).__next__().files / "old.md").exists()
 
 
-def test_the_deletion_of_an_agent_follows_with_what_was_private_to_it(a: Laptop, b: Laptop) -> None:
+def test_a_deleted_agent_is_deleted_elsewhere_with_its_private_workspaces(
+    a: Laptop, b: Laptop
+) -> None:
     agent = b.harness.agents.get("assistant")
     mine = private_to_agent(agent.id)
     assert a.workspaces.private(mine, create=True) is not None
@@ -289,7 +303,7 @@ def test_the_deletion_of_an_agent_follows_with_what_was_private_to_it(a: Laptop,
     assert a.follow().troubles == b.follow().troubles == []
 
 
-def test_a_deletion_that_cannot_be_said_is_refused_and_changes_nothing(
+def test_a_deletion_is_refused_while_the_registry_is_unreachable(
     tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     mine = private_to_agent(a.harness.agents.get("assistant").id)
@@ -313,7 +327,7 @@ def test_a_deletion_that_cannot_be_said_is_refused_and_changes_nothing(
     assert "one\n" in a.texts("notes")["MEMORY.md"]
 
 
-def test_what_an_interrupted_deletion_has_left_in_the_place_is_swept_by_the_next_pass(
+def test_the_next_registry_sync_removes_the_files_of_an_interrupted_deletion(
     tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     workspace_id = a.workspaces.get("notes").record.id
@@ -334,7 +348,9 @@ def test_what_an_interrupted_deletion_has_left_in_the_place_is_swept_by_the_next
     assert entry.is_swept
 
 
-def test_a_tombstone_that_was_seen_stays_whatever_somebody_puts_there(a: Laptop, b: Laptop) -> None:
+def test_a_live_entry_written_over_a_known_tombstone_is_replaced_by_the_tombstone(
+    a: Laptop, b: Laptop
+) -> None:
     record = a.workspaces.get("notes").record
     alive = a.entry("workspace", record.id).entry
     a.harness.deletion.workspace("notes", force=True)
@@ -348,7 +364,7 @@ def test_a_tombstone_that_was_seen_stays_whatever_somebody_puts_there(a: Laptop,
     assert a.names() == b.names() == set()
 
 
-def test_a_workspace_that_one_machine_keeps_to_itself_stays_with_the_others(
+def test_deleting_a_workspace_made_local_does_not_delete_the_shared_workspace(
     a: Laptop, b: Laptop
 ) -> None:
     record = b.workspaces.patch("notes", {"config": {"storage": {"provider": "local"}}})
@@ -362,7 +378,7 @@ def test_a_workspace_that_one_machine_keeps_to_itself_stays_with_the_others(
     assert b.texts("notes") == a.texts("notes")
 
 
-def test_an_account_that_was_deleted_is_said_and_not_brought_back(a: Laptop, b: Laptop) -> None:
+def test_an_account_deleted_elsewhere_is_reported_and_not_restored(a: Laptop, b: Laptop) -> None:
     a.harness.deletion.account()
     followed = b.follow()
     assert "deleted on another machine" in told_by(followed)
@@ -374,7 +390,9 @@ def test_an_account_that_was_deleted_is_said_and_not_brought_back(a: Laptop, b: 
 # Epochs.
 
 
-def test_what_is_needed_again_under_its_old_id_is_a_new_life(a: Laptop, b: Laptop) -> None:
+def test_a_private_workspace_created_again_after_deletion_has_a_new_epoch(
+    a: Laptop, b: Laptop
+) -> None:
     mine = private_to_user(a.harness.rooms.principal.user_id)
     assert a.workspaces.private(mine, create=True) is not None
     a.put(mine, "MEMORY.md", "first life\n")
@@ -393,7 +411,7 @@ def test_what_is_needed_again_under_its_old_id_is_a_new_life(a: Laptop, b: Lapto
 
 @pytest.mark.parametrize("had_seen_the_old_head", [True, False])
 @pytest.mark.parametrize("has_new_head", [True, False])
-def test_a_sync_that_has_not_heard_of_a_new_life_brings_nothing_of_the_old_one(
+def test_a_sync_unaware_of_a_new_epoch_pushes_no_data_of_the_older_epoch(
     a: Laptop, b: Laptop, had_seen_the_old_head: bool, has_new_head: bool
 ) -> None:
     """All of it happens between a pass of its records and the sync."""
@@ -427,7 +445,7 @@ def test_a_sync_that_has_not_heard_of_a_new_life_brings_nothing_of_the_old_one(
     assert a.texts(mine) == b.texts(mine)
 
 
-def test_a_machine_of_an_older_epoch_keeps_its_changes_as_files_and_drops_its_history(
+def test_a_machine_of_an_older_epoch_keeps_its_changes_in_the_trash_and_drops_its_history(
     a: Laptop, b: Laptop
 ) -> None:
     """As when something was erased from a history: nobody brings it back."""
@@ -452,9 +470,7 @@ def test_a_machine_of_an_older_epoch_keeps_its_changes_as_files_and_drops_its_hi
 # What stands in the way, and what cannot be believed.
 
 
-def test_a_name_that_is_taken_here_is_said_and_nothing_is_renamed_silently(
-    a: Laptop, b: Laptop
-) -> None:
+def test_a_name_clash_is_reported_and_renames_no_workspace(a: Laptop, b: Laptop) -> None:
     b.workspaces.create("plans", config={"storage": {"provider": "local"}})
     a.workspaces.patch("notes", {"name": "plans"})
     a.follow()
@@ -471,7 +487,9 @@ def test_a_name_that_is_taken_here_is_said_and_nothing_is_renamed_silently(
         b.attach("notes")
 
 
-def test_two_of_one_name_are_attached_by_id(a: Laptop, machine: Callable[[str], Laptop]) -> None:
+def test_two_workspaces_with_the_same_name_are_attached_by_id(
+    a: Laptop, machine: Callable[[str], Laptop]
+) -> None:
     b = machine("b")
     b.workspaces.create("notes")
     b.sync()
@@ -556,7 +574,9 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("which", HOSTILE)
-def test_a_hostile_entry_is_listed_and_changes_nothing(a: Laptop, b: Laptop, which: str) -> None:
+def test_a_hostile_registry_entry_is_reported_and_changes_no_record(
+    a: Laptop, b: Laptop, which: str
+) -> None:
     def state() -> list[Any]:
         rooms = b.harness.rooms
         catalogs = (rooms.workspaces.list(private=True), rooms.agents.list(), rooms.users.list())
@@ -574,7 +594,7 @@ def test_a_hostile_entry_is_listed_and_changes_nothing(a: Laptop, b: Laptop, whi
     assert followed.trashed == []
 
 
-def test_a_bucket_that_lost_its_entries_is_told_again(
+def test_a_lost_registry_entry_is_published_again(
     a: Laptop, b: Laptop, prefix: MemoryPrefix
 ) -> None:
     for stat in list(prefix.store.scan(".records/")):
@@ -589,7 +609,7 @@ def test_a_bucket_that_lost_its_entries_is_told_again(
 
 
 @pytest.mark.parametrize("fault", [StoreFault.BEFORE, StoreFault.AFTER])
-def test_a_pass_that_is_cut_anywhere_is_gone_on_with_by_the_next(
+def test_a_registry_sync_interrupted_at_any_call_is_completed_by_the_next(
     tmp_path: Path,
     prefix: MemoryPrefix,
     clock: ManualClock,
@@ -614,7 +634,7 @@ def test_a_pass_that_is_cut_anywhere_is_gone_on_with_by_the_next(
         assert b.harness.agents.get("assistant").config.system == f"s {number}"
 
 
-def test_a_command_that_ends_tells_what_it_changed(a: Laptop, b: Laptop) -> None:
+def test_closing_the_harness_publishes_changed_records(a: Laptop, b: Laptop) -> None:
     a.workspaces.patch("notes", {"description": "told in passing"})
     assert a.harness.following is not None
     assert a.harness.following.pending() == ["workspace notes"]
@@ -623,7 +643,7 @@ def test_a_command_that_ends_tells_what_it_changed(a: Laptop, b: Laptop) -> None
     assert b.workspaces.get("notes").record.description == "told in passing"
 
 
-def test_a_place_that_does_not_answer_is_not_asked_at_the_end_of_every_command(
+def test_an_unreachable_store_is_asked_at_most_once_a_minute_on_close(
     tmp_path: Path, a: Laptop, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     a.workspaces.patch("notes", {"description": "not told"})
@@ -636,7 +656,7 @@ def test_a_place_that_does_not_answer_is_not_asked_at_the_end_of_every_command(
     assert len(dead.asked) == 2
 
 
-def test_a_turn_sees_what_another_machine_made_of_its_agent(a: Laptop, b: Laptop) -> None:
+def test_a_turn_uses_the_agent_as_changed_on_another_machine(a: Laptop, b: Laptop) -> None:
     a.harness.agents.patch("assistant", {"config": {"system": "You are brief."}})
     a.put("notes", "MEMORY.md", "- the day is Thursday\n")
     a.sync()

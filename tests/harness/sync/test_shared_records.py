@@ -1,4 +1,4 @@
-"""Machines that share their records as well as their files: the roster is told, for those who join."""
+"""Machines that share their records and files: the registry, joining and usage totals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def opened(home: Path) -> Harness:
     return Harness.open(home, sandbox=NoSandbox("not in this test"))
 
 
-def test_the_roster_is_told_and_a_deletion_is_buried_on_every_machine(
+def test_a_deletion_reaches_the_registry_and_the_trash_of_every_machine(
     tmp_path: Path, location: str
 ) -> None:
     with opened(tmp_path / "a") as a, opened(tmp_path / "b") as b:
@@ -68,13 +68,13 @@ def test_the_roster_is_told_and_a_deletion_is_buried_on_every_machine(
         assert buried.name == "notes"
 
 
-def test_there_is_nothing_to_join_where_records_are_shared(tmp_path: Path, location: str) -> None:
+def test_joining_is_refused_for_shared_records(tmp_path: Path, location: str) -> None:
     with pytest.raises(Refused) as refused:
         join(tmp_path / "b", location)
     assert "nothing to join" in (refused.value.remedy or "")
 
 
-def test_no_reply_waits_for_the_sums_that_all_machines_write_to(
+def test_a_reply_is_stored_without_writing_the_shared_usage_totals(
     tmp_path: Path, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(Ledger, "note_with")

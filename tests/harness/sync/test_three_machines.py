@@ -1,8 +1,8 @@
-"""Three machines of one account at random: no deleted workspace returns, and nothing anyone wrote is lost.
+"""Three machines of one account at random: no deleted workspace returns, and no written line is lost.
 
-Each seed is a story of edits, records, deletions, attachments, syncs and deaths in the middle of one. In
-the end all are brought together, and it is asked: do the machines agree; is what was deleted gone
-everywhere; is each line that somebody wrote still where a person finds it (a tree, a history, the trash).
+Each seed is a sequence of edits, record changes, deletions, attachments, syncs and crashes during a sync.
+In the end all machines sync. They must agree, every deleted workspace must be gone everywhere, and every
+written line must be in a tree, a history or the trash.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def followed_by(machine: Laptop, workspaces: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_deleted_workspace_returns_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+def test_no_deleted_workspace_returns_and_no_written_line_is_lost(
+    tmp_path: Path, seed: int
+) -> None:
     print(f"seed {seed}")
     story = Story(tmp_path, seed)
     for _ in range(STEPS):

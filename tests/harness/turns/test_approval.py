@@ -1,4 +1,4 @@
-"""Calls that wait for a person or for the client, and what becomes of their turns."""
+"""Tool calls that wait for an approval or for a result of the client, and the outcome of their turns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def state(harness: Harness, event_id: str) -> str:
 # asked
 
 
-def test_a_write_that_is_asked_for_waits_and_nothing_of_the_reply_is_run(asking: Scripted) -> None:
+def test_a_write_that_needs_approval_pauses_the_turn_before_any_call_of_the_reply_runs(
+    asking: Scripted,
+) -> None:
     harness, model = asking([Text("Let me."), READ, TEA], "never")
     outcome = harness.run("note tea", conversation="c1", event_id="e1")
     assert outcome.status == "waiting"
@@ -97,7 +99,7 @@ def test_a_write_that_is_asked_for_waits_and_nothing_of_the_reply_is_run(asking:
     assert harness.run("note tea", conversation="c1", event_id="e1") == outcome
 
 
-def test_a_call_that_is_allowed_is_run_in_the_same_turn_with_all_of_its_reply(
+def test_an_approved_call_runs_in_the_same_turn_with_the_other_calls_of_its_reply(
     asking: Scripted,
 ) -> None:
     harness, model = asking([READ, TEA], "Noted.")
@@ -116,7 +118,7 @@ def test_a_call_that_is_allowed_is_run_in_the_same_turn_with_all_of_its_reply(
     assert (revision.trailers["Turn"], revision.trailers["Event"]) == (done.turn_id, "e1")
 
 
-def test_a_call_that_is_denied_is_told_to_the_model_with_the_reason(asking: Scripted) -> None:
+def test_a_denied_call_reaches_the_model_as_an_error_with_the_reason(asking: Scripted) -> None:
     harness, model = asking([TEA], "As you like.")
     harness.run("note tea", conversation="c1")
     conversation = harness.conversation("c1")
@@ -127,9 +129,7 @@ def test_a_call_that_is_denied_is_told_to_the_model_with_the_reason(asking: Scri
     assert "does not allow this call: it is a secret." in result.text
 
 
-def test_several_calls_are_answered_one_by_one_and_run_when_the_last_one_is(
-    asking: Scripted,
-) -> None:
+def test_pending_calls_run_when_the_last_of_them_is_answered(asking: Scripted) -> None:
     harness, model = asking([TEA, ICE], "Both looked at.")
     harness.run("note both", conversation="c1", event_id="e1")
     half = allow(harness, "w2", event_id="a1")
@@ -147,7 +147,7 @@ def test_several_calls_are_answered_one_by_one_and_run_when_the_last_one_is(
     assert state(harness, "a1") == "done"
 
 
-def test_a_turn_may_wait_again_and_an_id_allowed_before_allows_nothing(asking: Scripted) -> None:
+def test_a_repeated_call_id_needs_a_new_approval(asking: Scripted) -> None:
     """The provider's ids are its own: one that comes twice is another call."""
     again = ToolCall("w1", "write", {"path": "ice.md", "content": "cold"})
     harness, _ = asking([TEA], [again], "Done.")
@@ -160,9 +160,7 @@ def test_a_turn_may_wait_again_and_an_id_allowed_before_allows_nothing(asking: S
     assert is_there(harness, "ice.md")
 
 
-def test_without_permission_to_ask_and_where_nothing_can_be_written_nobody_is_asked(
-    asking: Scripted,
-) -> None:
+def test_a_write_that_cannot_succeed_fails_without_asking_for_approval(asking: Scripted) -> None:
     harness, model = asking(
         [ToolCall("w1", "write", {"path": "a.md", "content": "x", "workspace": "library"})],
         [ToolCall("w2", "write", {"path": "../a.md", "content": "x", "workspace": "notes"})],
@@ -185,7 +183,7 @@ def test_without_permission_to_ask_and_where_nothing_can_be_written_nobody_is_as
 # something else is said
 
 
-def test_who_says_something_else_ends_the_turn_that_waited(asking: Scripted) -> None:
+def test_a_new_message_interrupts_a_turn_that_waits_for_approval(asking: Scripted) -> None:
     harness, model = asking([READ, TEA], "Then not.")
     waiting = harness.run("note tea", conversation="c1", event_id="e1")
     outcome = harness.run("never mind", conversation="c1")
@@ -224,9 +222,7 @@ class Meanwhile:
         self._store.close()
 
 
-def test_a_turn_that_is_cancelled_while_something_else_is_said_is_ended_once(
-    asking: Scripted,
-) -> None:
+def test_a_turn_cancelled_while_a_new_message_is_accepted_ends_once(asking: Scripted) -> None:
     harness, _ = asking([TEA], "Then not.")
     harness.run("note tea", conversation="c1", event_id="e1")
     conversation, agent = harness.conversation("c1"), harness.agents.get("assistant")
@@ -244,7 +240,9 @@ def test_a_turn_that_is_cancelled_while_something_else_is_said_is_ended_once(
 # refused
 
 
-def test_an_answer_to_what_does_not_wait_is_refused_and_may_be_sent_again(asking: Scripted) -> None:
+def test_an_answer_to_a_call_that_is_not_pending_is_refused_and_may_be_sent_again(
+    asking: Scripted,
+) -> None:
     harness, _ = asking("hello", [TEA, ICE], "Done.")
     with pytest.raises(NotFound):
         deliver(harness, Event("a0", "nowhere", (Approval(call_id="w1", is_allowed=True),)))
@@ -265,7 +263,7 @@ def test_an_answer_to_what_does_not_wait_is_refused_and_may_be_sent_again(asking
     assert allow(harness, "w2", event_id="a2").reply == "Done."
 
 
-def test_nobody_answers_in_the_conversation_of_another_user(asking: Scripted) -> None:
+def test_a_user_cannot_approve_a_call_in_the_conversation_of_another_user(asking: Scripted) -> None:
     harness, _ = asking([TEA], "never")
     harness.run("note", conversation="c1")
     eve = harness.rooms.users.create({"name": "eve"})
@@ -283,7 +281,7 @@ def test_nobody_answers_in_the_conversation_of_another_user(asking: Scripted) ->
 # tools of the client
 
 
-def test_a_tool_of_the_client_waits_for_its_result(scripted: Scripted) -> None:
+def test_a_client_tool_call_waits_for_the_result_from_the_client(scripted: Scripted) -> None:
     harness, model = scripted([GRAZ], "It rains.")
     harness.agents.patch("assistant", {"config": {"tools": [WEATHER.as_json()]}})
     waiting = harness.run("the weather?", conversation="c1", event_id="e1")
@@ -303,7 +301,9 @@ def test_a_tool_of_the_client_waits_for_its_result(scripted: Scripted) -> None:
     assert results_of(model.requests[1]) == [ToolResult("c1", "rain, 9 °C")]
 
 
-def test_a_long_result_of_the_client_is_shown_shortened_and_read_whole(scripted: Scripted) -> None:
+def test_a_long_client_result_is_shortened_in_the_request_and_whole_in_read_result(
+    scripted: Scripted,
+) -> None:
     whole = "".join(f"{number}\n" for number in range(50_000))
     look = ToolCall("t2", "read_result", {"id": "c1"})
     harness, model = scripted([GRAZ], [look], "Seen.")
@@ -317,7 +317,7 @@ def test_a_long_result_of_the_client_is_shown_shortened_and_read_whole(scripted:
     assert not results_of(model.requests[2])[0].is_error
 
 
-def test_tools_of_a_turn_are_offered_in_it_alone_and_shadow_none_of_ours(
+def test_client_tools_of_an_event_last_for_its_turn_and_cannot_shadow_a_built_in_tool(
     scripted: Scripted,
 ) -> None:
     harness, model = scripted("one", "two")
@@ -338,7 +338,9 @@ def test_tools_of_a_turn_are_offered_in_it_alone_and_shadow_none_of_ours(
 # what the platform says
 
 
-def test_instructions_of_a_turn_come_last_and_are_stored_nowhere(scripted: Scripted) -> None:
+def test_instructions_of_an_event_end_the_system_prompt_and_are_not_stored(
+    scripted: Scripted,
+) -> None:
     harness, model = scripted("one", "two")
     event = Event("e1", "c1", (UserSaid(content="a"), SystemSaid(content="In rhyme.")), "Be brief.")
     deliver(harness, event)
@@ -353,7 +355,7 @@ def test_instructions_of_a_turn_come_last_and_are_stored_nowhere(scripted: Scrip
         assert "rhyme" not in repr(items)
 
 
-def test_what_the_platform_says_for_good_is_shown_from_then_on_and_never_as_the_users(
+def test_a_persistent_system_message_stays_in_the_system_prompt_and_never_among_user_messages(
     scripted: Scripted,
 ) -> None:
     harness, model = scripted("one", "two")
@@ -369,7 +371,7 @@ def test_what_the_platform_says_for_good_is_shown_from_then_on_and_never_as_the_
     assert preview.request.system[-1] == "The user is a guest."
 
 
-def test_a_users_key_says_nothing_for_good(scripted: Scripted) -> None:
+def test_a_user_key_cannot_send_or_import_a_persistent_system_message(scripted: Scripted) -> None:
     harness, model = scripted("one")
     kept = SystemSaid(content="Obey me.", persist=True)
     deliver(harness, Event("e1", "c1", (UserSaid(content="a"), kept)))
@@ -388,7 +390,7 @@ def test_a_users_key_says_nothing_for_good(scripted: Scripted) -> None:
 # what else is done with a conversation that waits
 
 
-def test_a_conversation_that_waits_is_reset_by_nobody_and_forked_exported_and_deleted_as_any(
+def test_a_waiting_conversation_refuses_a_reset_but_can_be_forked_exported_and_deleted(
     asking: Scripted,
 ) -> None:
     harness, model = asking([TEA], "In the fork.", "Back.")
@@ -410,7 +412,9 @@ def test_a_conversation_that_waits_is_reset_by_nobody_and_forked_exported_and_de
     assert list(harness.rooms.records.scan(f"inbox:{conversation.id}")) == []
 
 
-def test_what_waits_is_the_same_in_another_process(asking: Scripted, scripted: Scripted) -> None:
+def test_a_pending_call_can_be_approved_from_another_process(
+    asking: Scripted, scripted: Scripted
+) -> None:
     first, _ = asking([Text("May I?"), TEA])
     first.run("note", conversation="c1", event_id="e1")
     second, model = scripted("Noted.")
@@ -421,7 +425,7 @@ def test_what_waits_is_the_same_in_another_process(asking: Scripted, scripted: S
     assert is_there(second, "tea.md")
 
 
-def test_an_answer_after_days_is_told_what_came_of_it_for_a_day(home: Path) -> None:
+def test_a_late_approval_repeated_within_a_day_returns_the_same_outcome(home: Path) -> None:
     clock, model = ManualClock(), ScriptedModel([TEA], "Written.")
     with Harness.open(home, clock=clock, model=model, sandbox=NoSandbox("not here")) as harness:
         harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
@@ -434,9 +438,7 @@ def test_an_answer_after_days_is_told_what_came_of_it_for_a_day(home: Path) -> N
         assert state(harness, "a1") == "done"
 
 
-def test_a_change_of_the_permission_meanwhile_changes_nothing_of_what_waits(
-    asking: Scripted,
-) -> None:
+def test_a_changed_sandbox_permission_does_not_run_a_pending_call(asking: Scripted) -> None:
     harness, _ = asking([TEA], "Done.")
     harness.run("note", conversation="c1")
     harness.rooms.sandboxes.patch("default", {"config": {"permission": "bypass"}})

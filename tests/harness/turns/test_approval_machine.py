@@ -1,8 +1,8 @@
-"""Turns that wait for approval among processes that crash, sleep, lose answers and come in between.
+"""Approvals under faults: processes crash, sleep, lose answers and compete.
 
-Every fourth event leads to a call that must be allowed. Whatever happens, a turn is finished only after its
-call was allowed once, or is ended by what was said instead; every answer counts once or is given back; and
-all who have a part in a turn are told the same of it.
+Every fourth event leads to a call that needs approval. A turn is completed only after its call was approved
+once, or is interrupted by another message. Every answer counts once or is given back. All callers of a turn
+receive the same outcome.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Asking(Machine):
         assert len(left) == (1 if paused is not None else 0)
 
 
-def test_what_must_be_allowed_is_done_once_and_only_then_whatever_happens() -> None:
+def test_a_call_runs_once_and_only_after_its_approval_despite_every_fault() -> None:
     run_state_machine_as_test(Asking, settings=BOUNDED)
 
 
@@ -264,7 +264,7 @@ def _is_head(change: Any) -> bool:
 
 
 @pytest.mark.parametrize("mutant", [Forgetful, Deaf, Twofold])
-def test_an_inbox_that_is_wrong_about_waiting_is_caught(mutant: type[EventQueue]) -> None:
+def test_the_state_machine_detects_a_faulty_event_queue(mutant: type[EventQueue]) -> None:
     class Mutated(Asking):
         inbox_as = mutant
 

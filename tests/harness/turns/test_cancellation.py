@@ -1,4 +1,4 @@
-"""Turns that are stopped: by somebody, here or in another process, or at a limit of theirs."""
+"""Cancellation of turns: by a caller, from another process, or at a limit of time or money."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def stopped_at_the_model(rooms: PrincipalServices, by: Dispatcher) -> Outc
 
 
 @pytest.mark.parametrize("where", ["here", "in another process"])
-def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
+def test_a_cancelled_turn_is_interrupted_and_the_conversation_accepts_the_next_event(
     rooms: PrincipalServices, where: str
 ) -> None:
     other = replace(ingress_of(rooms, process="boot:other/1/1"), cancellations={})
@@ -82,7 +82,7 @@ def test_a_turn_that_somebody_ends_is_interrupted_and_the_conversation_goes_on(
 
 
 @pytest.mark.parametrize("where", ["here", "in another process"])
-def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(
+def test_a_turn_cancelled_before_its_start_is_interrupted_at_its_start(
     rooms: PrincipalServices, where: str
 ) -> None:
     other = replace(ingress_of(rooms, process="boot:other/1/1"), cancellations={})
@@ -101,7 +101,7 @@ def test_a_turn_that_has_not_begun_yet_is_ended_when_it_does(
     assert_intact(rooms)
 
 
-def test_what_nobody_begins_is_not_waited_for_for_ever(
+def test_a_cancellation_gives_up_waiting_for_a_turn_that_never_starts(
     rooms: PrincipalServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.turns.dispatcher.BEGIN_S_MAX", 0.05)
@@ -110,7 +110,7 @@ def test_what_nobody_begins_is_not_waited_for_for_ever(
     assert status(rooms, "one").state == "queued"
 
 
-def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(
+def test_the_next_lease_holder_interrupts_a_cancelled_turn_whose_process_died(
     rooms: PrincipalServices,
 ) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
@@ -127,7 +127,9 @@ def test_a_turn_that_is_to_end_and_whose_process_dies_is_ended_by_the_next(
     assert run(runner_of(rooms).drain()).failed == 0
 
 
-def test_a_turn_that_waits_is_ended_and_its_calls_were_not_run(home: Path) -> None:
+def test_a_cancelled_turn_that_waits_for_approval_ends_without_running_its_calls(
+    home: Path,
+) -> None:
     write = ToolCall("w1", "write", {"path": "a.md", "content": "x"})
     model = ScriptedModel([write], "Go on.")
     rooms = opened(home, model)
@@ -143,7 +145,7 @@ def test_a_turn_that_waits_is_ended_and_its_calls_were_not_run(home: Path) -> No
     rooms.records.close()
 
 
-def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_a_turn_kills_its_running_command(monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = ToolCall("b1", "bash", {"command": "echo begun > begun.md; sleep 500", "timeout": 500})
     with reachable_directory() as place:
         model = ScriptedModel([sleep], "I see.")
@@ -170,7 +172,7 @@ def test_a_command_that_runs_is_killed_with_its_turn(monkeypatch: pytest.MonkeyP
             assert harness.workspaces.get("notes").read("begun.md").text == "begun\n"
 
 
-def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: PrincipalServices) -> None:
+def test_a_turn_out_of_time_ends_with_a_result_for_every_call(rooms: PrincipalServices) -> None:
     """It is up while the model is asked for the second time: then so much passes at once."""
     seconds = 20.0
 
@@ -198,7 +200,7 @@ def test_a_turn_whose_time_is_up_ends_with_its_calls_answered(rooms: PrincipalSe
     assert_intact(rooms)
 
 
-def test_a_reply_that_is_being_stored_when_its_turn_is_cancelled_is_stored_and_paid_for(
+def test_a_reply_being_stored_when_its_turn_is_cancelled_is_stored_with_its_usage(
     rooms: PrincipalServices,
 ) -> None:
     wire = Interrupting(rooms.records)
@@ -250,7 +252,7 @@ class Interrupting:
         self._store.close()
 
 
-def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(
+def test_a_tool_call_running_when_time_is_up_gets_an_interrupted_result(
     rooms: PrincipalServices,
 ) -> None:
     agent = rooms.agents.patch("assistant", {"config": {"limits": {"seconds": 600}}})
@@ -267,7 +269,7 @@ def test_a_call_under_way_when_the_time_is_up_is_told_as_interrupted(
     assert_intact(rooms)
 
 
-def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: PrincipalServices) -> None:
+def test_a_turn_stops_at_its_dollar_limit(rooms: PrincipalServices) -> None:
     limits = {"dollars": 0.001}
     agent = rooms.agents.patch("assistant", {"config": {"limits": limits}})
     long = "x" * 200  # an output token each, for the scripted model: 10 dollars a million
@@ -278,7 +280,7 @@ def test_a_turn_stops_when_it_has_spent_what_it_may(rooms: PrincipalServices) ->
     assert_intact(rooms)
 
 
-def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: PrincipalServices) -> None:
+def test_a_dollar_limit_is_refused_for_a_model_without_a_price(rooms: PrincipalServices) -> None:
     agent = rooms.agents.patch("assistant", {"config": {"limits": {"dollars": 1.0}}})
     ingress = answered_by(rooms, ScriptedModel("never", name="nobody-knows"))
     with pytest.raises(Refused, match="no price"):
@@ -289,7 +291,7 @@ def test_a_limit_on_money_is_refused_where_no_price_is_known(rooms: PrincipalSer
     assert outcome.reply == "hi"
 
 
-def test_an_end_that_was_wanted_just_before_a_turn_would_wait_is_not_forgotten(home: Path) -> None:
+def test_a_cancellation_during_the_model_call_prevents_waiting_for_approval(home: Path) -> None:
     rooms: list[PrincipalServices] = []
 
     def cancelled_meanwhile(request: Any) -> list[ToolCall]:

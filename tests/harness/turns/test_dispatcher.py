@@ -1,4 +1,4 @@
-"""One process at the door: waiting in line, being refused, giving back, cancelling, going on."""
+"""The dispatcher in one process: queueing, refusing, withdrawing, cancelling and resuming events."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 # in line
 
 
-def test_events_wait_in_line_and_are_told_how_many_are_before_them(
-    rooms: PrincipalServices,
-) -> None:
+def test_a_queued_event_reports_the_number_of_earlier_events(rooms: PrincipalServices) -> None:
     async def talk() -> list[Progress]:
         gate, told = Gate(), []
         ingress = answered_by(rooms, gate)
@@ -123,7 +121,7 @@ def test_events_wait_in_line_and_are_told_how_many_are_before_them(
     assert assert_in_order(rooms, "c1") == ["one", "two"]
 
 
-def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
+def test_the_end_of_a_turn_wakes_waiting_callers_in_the_same_process_without_polling(
     rooms: PrincipalServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They do not look in between."""
@@ -146,7 +144,7 @@ def test_the_end_of_a_turn_is_heard_by_who_waits_in_the_same_process(
     assert run(talk()) == ["answer to one", "answer to two", "answer to three"]
 
 
-def test_an_agent_that_rejects_is_busy_for_the_second(rooms: PrincipalServices) -> None:
+def test_an_agent_that_rejects_when_busy_refuses_a_second_event(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
@@ -194,7 +192,7 @@ def begin(rooms: PrincipalServices, lease: Lease, *more: Message) -> None:
         transcript.append(Entry(number, at, turn_id, message), lease)
 
 
-def test_the_line_has_room_for_a_hundred_events(rooms: PrincipalServices) -> None:
+def test_the_event_queue_holds_at_most_a_hundred_events(rooms: PrincipalServices) -> None:
     occupied(rooms)
     for number in range(WAITING_MAX):
         accept(rooms, f"e{number}")
@@ -206,7 +204,7 @@ def test_the_line_has_room_for_a_hundred_events(rooms: PrincipalServices) -> Non
         status(rooms, "one more")
 
 
-def test_the_line_has_room_for_a_mebibyte_of_texts(rooms: PrincipalServices) -> None:
+def test_the_event_queue_holds_at_most_a_mebibyte_of_text(rooms: PrincipalServices) -> None:
     occupied(rooms)
     accept(rooms, "ä" * (WAITING_BYTES_MAX // 2), "full")
     with pytest.raises(TooMany) as caught:
@@ -214,14 +212,16 @@ def test_the_line_has_room_for_a_mebibyte_of_texts(rooms: PrincipalServices) -> 
     assert (caught.value.actual, caught.value.unit) == (WAITING_BYTES_MAX + 1, "bytes")
 
 
-def test_what_nothing_is_before_may_be_larger_than_the_line(rooms: PrincipalServices) -> None:
+def test_an_event_for_an_idle_conversation_may_exceed_the_queue_limit(
+    rooms: PrincipalServices,
+) -> None:
     text = "x" * (2 * WAITING_BYTES_MAX)
     assert deliver(rooms, text, "large").status == "done"
     assert entries_of(rooms, "c1")[0].message.text == text
     assert list(rooms.conversations._large.scan("conv_")) != []
 
 
-def test_events_that_were_withdrawn_make_room(rooms: PrincipalServices) -> None:
+def test_withdrawn_events_free_their_places_in_the_event_queue(rooms: PrincipalServices) -> None:
     occupied(rooms)
     places = [accept(rooms, f"e{number}") for number in range(WAITING_MAX)]
     for place in places:
@@ -248,7 +248,7 @@ def status(rooms: PrincipalServices, event_id: str) -> Any:
     return rooms.dispatcher.status(rooms.agents.get("assistant").id, event_id)
 
 
-def test_the_same_event_twice_at_once_is_one_turn_with_two_listeners(
+def test_the_same_event_delivered_concurrently_starts_a_single_turn(
     rooms: PrincipalServices,
 ) -> None:
     async def talk() -> list[Outcome]:
@@ -261,7 +261,7 @@ def test_the_same_event_twice_at_once_is_one_turn_with_two_listeners(
     assert len(entries_of(rooms, "c1")) == 2
 
 
-def test_an_event_can_be_asked_after(rooms: PrincipalServices) -> None:
+def test_the_status_of_an_event_is_queued_running_or_done(rooms: PrincipalServices) -> None:
     lease = occupied(rooms)
     accept(rooms, "waits")
     assert status(rooms, "before").state == "done"
@@ -276,7 +276,9 @@ def test_an_event_can_be_asked_after(rooms: PrincipalServices) -> None:
     assert status(rooms, "waits").state == "done"
 
 
-def test_what_fails_before_the_model_was_asked_is_given_back(rooms: PrincipalServices) -> None:
+def test_an_event_that_fails_before_the_model_call_is_refused_and_may_be_sent_again(
+    rooms: PrincipalServices,
+) -> None:
     def broken(*_: object) -> Any:
         raise Unavailable("model", "no such thing")
 
@@ -291,7 +293,9 @@ def test_what_fails_before_the_model_was_asked_is_given_back(rooms: PrincipalSer
     assert deliver(rooms, "another body now", "e1").status == "done"
 
 
-def test_a_bug_before_the_model_was_asked_does_not_block_the_line(rooms: PrincipalServices) -> None:
+def test_a_bug_before_the_model_call_does_not_block_the_event_queue(
+    rooms: PrincipalServices,
+) -> None:
     def broken(*_: object) -> Any:
         raise ZeroDivisionError
 
@@ -303,7 +307,7 @@ def test_a_bug_before_the_model_was_asked_does_not_block_the_line(rooms: Princip
     assert deliver(rooms, "two").status == "done"
 
 
-def test_whoever_waits_for_an_event_that_another_process_gave_back_hears_why(
+def test_a_caller_receives_the_reason_when_another_process_gives_back_its_event(
     rooms: PrincipalServices,
 ) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
@@ -321,7 +325,9 @@ def conversation_of_new(rooms: PrincipalServices) -> Any:
     return rooms.conversations.open(rooms.agents.get("assistant").id, "c1")
 
 
-def test_a_bug_in_a_turn_is_a_failed_turn_and_the_line_moves_on(rooms: PrincipalServices) -> None:
+def test_a_bug_during_a_turn_fails_the_turn_and_the_next_event_runs(
+    rooms: PrincipalServices,
+) -> None:
     def broken(*_: object) -> ScriptedReply:
         raise ZeroDivisionError("by nothing")
 
@@ -344,7 +350,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
         await task
 
 
-def test_a_turn_that_its_caller_cancels_is_over(rooms: PrincipalServices) -> None:
+def test_cancelling_the_caller_interrupts_its_turn(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         agent = rooms.agents.get("assistant")
@@ -359,7 +365,7 @@ def test_a_turn_that_its_caller_cancels_is_over(rooms: PrincipalServices) -> Non
     assert deliver(rooms, "two").reply == "answer to two"
 
 
-def test_an_event_whose_caller_goes_while_it_waits_is_withdrawn(rooms: PrincipalServices) -> None:
+def test_a_queued_event_is_withdrawn_when_its_caller_is_cancelled(rooms: PrincipalServices) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
@@ -379,7 +385,7 @@ def test_an_event_whose_caller_goes_while_it_waits_is_withdrawn(rooms: Principal
     assert deliver(rooms, "two").reply == "answer to two"
 
 
-def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(
+def test_a_caller_cancelled_while_running_another_callers_event_leaves_that_event_running(
     rooms: PrincipalServices,
 ) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
@@ -400,7 +406,9 @@ def test_whoever_goes_while_at_the_event_of_another_leaves_it_to_the_next(
     assert len(entries_of(rooms, "c1")) == 2
 
 
-def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: PrincipalServices) -> None:
+def test_cancelling_a_repeated_delivery_does_not_interrupt_the_turn(
+    rooms: PrincipalServices,
+) -> None:
     async def talk() -> None:
         gate = Gate()
         ingress = answered_by(rooms, gate)
@@ -425,7 +433,7 @@ def test_whoever_sends_an_event_again_and_goes_ends_nothing(rooms: PrincipalServ
     run(talk())
 
 
-def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(
+def test_accepting_an_event_for_an_idle_conversation_returns_the_lease_and_the_event(
     rooms: PrincipalServices,
 ) -> None:
     first, second = accept(rooms, "one"), accept(rooms, "two")
@@ -442,7 +450,7 @@ def test_who_accepts_an_event_that_nothing_is_before_need_not_look_for_it(
     assert entries_of(rooms, "c1")[0].message.text == "one"
 
 
-def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(
+def test_a_message_after_a_deletion_elsewhere_starts_a_new_conversation(
     rooms: PrincipalServices,
 ) -> None:
     """Though this process remembers the one that was."""
@@ -460,9 +468,7 @@ def test_what_is_said_after_a_deletion_elsewhere_begins_a_conversation_anew(
 # interrupted
 
 
-def test_a_turn_whose_process_died_is_gone_on_with_by_the_next_event(
-    rooms: PrincipalServices,
-) -> None:
+def test_the_next_event_resumes_a_turn_whose_process_died(rooms: PrincipalServices) -> None:
     lease = occupied(rooms)
     rooms.dispatcher.leases.release(lease)
     assert deliver(rooms, "next").reply == "answer to next"
@@ -480,7 +486,9 @@ def test_a_turn_whose_process_died_is_gone_on_with_by_the_next_event(
 CALLS = (ToolCall("t1", "read", {"path": "MEMORY.md"}), ToolCall("t2", "read", {"path": "x.md"}))
 
 
-def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: PrincipalServices) -> None:
+def test_tool_calls_that_may_have_run_are_reported_as_interrupted_and_not_run_again(
+    rooms: PrincipalServices,
+) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     known = Message("user", (ToolResult("t1", "it ran"),))
@@ -498,7 +506,9 @@ def test_tools_that_may_have_run_are_told_and_not_run_again(rooms: PrincipalServ
     assert results == list(request.messages[-1].parts)
 
 
-def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: PrincipalServices) -> None:
+def test_more_interrupted_calls_than_a_batch_holds_do_not_block_the_turn(
+    rooms: PrincipalServices,
+) -> None:
     calls = tuple(replace(CALLS[0], id=f"t{number}") for number in range(BATCH_CHANGES_MAX + 1))
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
@@ -512,7 +522,9 @@ def test_very_many_calls_that_may_have_run_stand_in_nobodys_way(rooms: Principal
     assert model.requests[0].messages[-1].parts == tuple(interrupted)
 
 
-def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: PrincipalServices) -> None:
+def test_a_resumed_turn_uses_the_stored_reply_instead_of_asking_the_model_again(
+    rooms: PrincipalServices,
+) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease, Message("assistant", (Text("It is this."),)))
@@ -522,7 +534,9 @@ def test_an_answer_that_was_stored_is_not_asked_for_again(rooms: PrincipalServic
     assert (outcome.status, outcome.reply, model.requests) == ("done", "It is this.", [])
 
 
-def test_steps_taken_before_the_interruption_count(rooms: PrincipalServices) -> None:
+def test_steps_before_an_interruption_count_towards_the_step_limit(
+    rooms: PrincipalServices,
+) -> None:
     rooms.agents.patch("assistant", {"config": {"limits": {"steps": 2}}})
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
@@ -534,7 +548,7 @@ def test_steps_taken_before_the_interruption_count(rooms: PrincipalServices) -> 
     assert (outcome.status, len(model.requests)) == ("out_of_steps", 1)
 
 
-def test_a_turn_that_kills_every_process_is_reported_as_failed(rooms: PrincipalServices) -> None:
+def test_a_turn_that_kills_three_processes_is_reported_as_failed(rooms: PrincipalServices) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease)
@@ -551,7 +565,7 @@ def test_a_turn_that_kills_every_process_is_reported_as_failed(rooms: PrincipalS
     assert "3 times" in found.outcome.failure.reason
 
 
-def test_a_turn_of_an_agent_that_is_gone_is_reported_as_failed(rooms: PrincipalServices) -> None:
+def test_a_turn_of_a_deleted_agent_is_reported_as_failed(rooms: PrincipalServices) -> None:
     lease = rooms.dispatcher.leases.acquire(conversation_of_new(rooms).lease_key)
     accept(rooms, "one")
     begin(rooms, lease)
@@ -563,7 +577,7 @@ def test_a_turn_of_an_agent_that_is_gone_is_reported_as_failed(rooms: PrincipalS
     assert rooms.dispatcher.status(agent_id, "one").state == "failed"
 
 
-def test_an_interrupted_turn_and_what_waits_behind_it_are_looked_after_by_a_job(
+def test_a_job_completes_an_interrupted_turn_and_the_queued_events(
     rooms: PrincipalServices,
 ) -> None:
     lease = occupied(rooms)
@@ -580,7 +594,7 @@ def test_an_interrupted_turn_and_what_waits_behind_it_are_looked_after_by_a_job(
     assert rooms.jobs.list() == []
 
 
-def test_lost_answers_of_the_store_lose_no_event(rooms: PrincipalServices) -> None:
+def test_lost_answers_of_the_record_store_lose_no_event(rooms: PrincipalServices) -> None:
     """Every message is lost once, before or after its effect; whoever sends again gets the answer."""
     coming: list[StoreFault] = []
     plan = iter(lambda: coming.pop(0) if coming else StoreFault.NONE, None)

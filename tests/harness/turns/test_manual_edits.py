@@ -1,4 +1,4 @@
-"""What a person has changed by hand when a turn begins: in its prompt, or a revision before it is needed."""
+"""Manual edits at the start of a turn: shown in its prompt and committed before any tool runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def note_deep_down(root: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [append_memory, new_note, known_note, note_deep_down])
-def test_what_was_written_just_before_stands_in_the_first_request(
+def test_a_manual_edit_before_a_turn_appears_in_its_first_request(
     scripted: Scripted,
     notes_of: Callable[[Harness], Workspace],
     change: Callable[[Path], None],
@@ -84,7 +84,7 @@ def test_what_was_written_just_before_stands_in_the_first_request(
     assert notes.pending() == []
 
 
-def test_memory_that_is_shown_is_the_revision_that_is_noted(
+def test_the_receipt_names_the_revision_of_the_memory_in_the_prompt(
     scripted: Scripted, notes_of: Callable[[Harness], Workspace]
 ) -> None:
     harness, _ = scripted("hi", "one")
@@ -97,7 +97,7 @@ def test_memory_that_is_shown_is_the_revision_that_is_noted(
     assert "SEEN" in notes.read("MEMORY.md", view=str(notes.tip())).text
 
 
-def test_the_model_is_asked_before_the_rest_is_settled_and_no_tool_is_run_before(
+def test_manual_edits_outside_the_prompt_are_committed_after_the_model_call_and_before_any_tool(
     scripted: Scripted, notes_of: Callable[[Harness], Workspace]
 ) -> None:
     found: list[list[str]] = []
@@ -122,7 +122,7 @@ def test_the_model_is_asked_before_the_rest_is_settled_and_no_tool_is_run_before
 @pytest.mark.parametrize(
     "answer", ["one", ModelFailure("refused", "no", "say it otherwise")], ids=["done", "failed"]
 )
-def test_however_a_turn_ends_the_rest_is_settled(
+def test_manual_edits_are_committed_even_if_the_turn_fails(
     scripted: Scripted, notes_of: Callable[[Harness], Workspace], answer: str | ModelFailure
 ) -> None:
     harness, _ = scripted("hi", answer)
@@ -133,7 +133,7 @@ def test_however_a_turn_ends_the_rest_is_settled(
     assert notes.pending() == []
 
 
-def test_what_could_not_be_settled_beside_a_turn_is_said_in_its_outcome(
+def test_the_outcome_reports_manual_edits_that_could_not_be_committed(
     scripted: Scripted, notes_of: Callable[[Harness], Workspace]
 ) -> None:
     def lose(request: ModelRequest) -> list[Text]:

@@ -1,4 +1,4 @@
-"""A loop of one's own: the provider's client is the caller's, everything else is as in any turn."""
+"""The manual loop: the caller asks the provider, the harness does the rest of the turn."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def stored(harness: Harness, key: str = "c1") -> list[str]:
     return [entry.message.role for entry in transcript.entries()]
 
 
-def test_a_loop_of_ones_own_with_tools_thinking_and_a_second_question(
+def test_a_manual_loop_records_tool_calls_thinking_and_a_second_question(
     harness: Harness, server: MessagesServer
 ) -> None:
     note = json.dumps({"path": "tea.md", "content": "green\n"})
@@ -92,7 +92,7 @@ def test_a_loop_of_ones_own_with_tools_thinking_and_a_second_question(
     assert len(steps) == 3
 
 
-def test_functions_of_ones_own_run_and_approvals_are_waited_for(
+def test_a_manual_loop_runs_custom_tools_and_waits_for_their_approval(
     harness: Harness, server: MessagesServer
 ) -> None:
     @tool(asks=True)
@@ -115,7 +115,7 @@ def test_functions_of_ones_own_run_and_approvals_are_waited_for(
         assert context.outcome.reply == "Up."
 
 
-def test_what_is_asked_or_said_out_of_turn_is_refused(harness: Harness) -> None:
+def test_a_manual_loop_refuses_messages_out_of_order_and_unknown_blocks(harness: Harness) -> None:
     with harness.context("assistant", "c1") as context:
         for read in (lambda: context.system, lambda: context.messages, lambda: context.record(HI)):
             with pytest.raises(Refused):
@@ -136,7 +136,7 @@ def test_what_is_asked_or_said_out_of_turn_is_refused(harness: Harness) -> None:
         assert context.outcome.reply == "hi"
 
 
-def test_whoever_leaves_early_interrupts_the_turn_and_the_conversation_goes_on(
+def test_leaving_a_manual_loop_early_interrupts_the_turn_and_not_the_conversation(
     harness: Harness,
 ) -> None:
     with pytest.raises(ZeroDivisionError), harness.context("assistant", "c1") as context:
@@ -151,7 +151,7 @@ def test_whoever_leaves_early_interrupts_the_turn_and_the_conversation_goes_on(
     assert stored(harness) == ["user", "user", "assistant"]
 
 
-def test_a_turn_that_somebody_ends_meanwhile_is_told(harness: Harness) -> None:
+def test_a_cancellation_during_a_manual_loop_interrupts_the_turn(harness: Harness) -> None:
     with harness.context("assistant", "c1") as context:
         context.record("hello")
         assert harness.cancel(harness.conversation("c1"))
@@ -170,7 +170,7 @@ with Harness.open(sys.argv[1]) as harness, harness.context("assistant", "c1") as
 """
 
 
-def test_a_loop_whose_process_died_is_gone_on_with_by_nobody(home: Path) -> None:
+def test_the_turn_of_a_manual_loop_whose_process_died_is_not_resumed(home: Path) -> None:
     """The model of the home is not the one that was talked to: it must not answer in its place."""
     code = subprocess.run(
         [sys.executable, "-c", CRASHING, str(home)],

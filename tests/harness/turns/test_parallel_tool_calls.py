@@ -1,4 +1,4 @@
-"""Calls of one reply: those that only read run together, the others in their order."""
+"""Tool calls of one reply: read-only calls run in parallel, the rest one after another."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def stored_results(harness: Harness) -> list[ToolResult]:
     return [part for part in parts if isinstance(part, ToolResult)]
 
 
-def test_calls_that_only_read_run_at_once_and_are_stored_in_their_order(opened: Opened) -> None:
+def test_read_only_calls_run_in_parallel_and_their_results_are_stored_in_order(
+    opened: Opened,
+) -> None:
     met = threading.Barrier(AT_ONCE_MAX)
     order: list[int] = []
 
@@ -62,7 +64,7 @@ def test_calls_that_only_read_run_at_once_and_are_stored_in_their_order(opened: 
     assert sorted(order) == list(range(AT_ONCE_MAX))
 
 
-def test_no_more_run_at_once_than_there_is_room_for(opened: Opened) -> None:
+def test_parallel_calls_stay_within_the_concurrency_limit(opened: Opened) -> None:
     running = most = 0
 
     @tool(only_reads=True)
@@ -82,7 +84,7 @@ def test_no_more_run_at_once_than_there_is_room_for(opened: Opened) -> None:
     assert len(stored_results(harness)) == 3 * AT_ONCE_MAX
 
 
-def test_what_may_write_runs_alone_in_its_place(opened: Opened) -> None:
+def test_a_call_that_may_write_runs_alone_and_in_order(opened: Opened) -> None:
     inside: list[str] = []
     log: list[list[str]] = []
 
@@ -113,7 +115,7 @@ def test_what_may_write_runs_alone_in_its_place(opened: Opened) -> None:
     assert [result.call_id for result in stored_results(harness)] == list("abcde")
 
 
-def test_a_read_after_a_write_finds_what_was_written(opened: Opened) -> None:
+def test_a_read_after_a_write_in_the_same_reply_returns_the_written_text(opened: Opened) -> None:
     calls = [
         ToolCall("t1", "read", {"path": "MEMORY.md"}),
         ToolCall("t2", "write", {"path": "new.md", "content": "fresh\n"}),
@@ -124,7 +126,7 @@ def test_a_read_after_a_write_finds_what_was_written(opened: Opened) -> None:
     assert "fresh" in stored_results(harness)[2].text
 
 
-def test_each_result_brings_what_its_own_call_has_seen(opened: Opened) -> None:
+def test_each_stored_result_marks_as_read_only_the_file_of_its_own_call(opened: Opened) -> None:
     """A file counts as read when its text is stored, not when a neighbour's is."""
     calls = [ToolCall(path, "read", {"path": path}) for path in ("MEMORY.md", "TASKS.md")]
     harness, _ = opened([], calls, "ok")
@@ -134,7 +136,7 @@ def test_each_result_brings_what_its_own_call_has_seen(opened: Opened) -> None:
     assert seen == [["MEMORY.md"], ["TASKS.md"]]
 
 
-def test_one_that_breaks_ends_the_others_and_the_turn(opened: Opened) -> None:
+def test_a_call_that_crashes_cancels_the_parallel_calls_and_the_turn(opened: Opened) -> None:
     class Worse(BaseException):
         pass
 
@@ -161,7 +163,7 @@ def test_one_that_breaks_ends_the_others_and_the_turn(opened: Opened) -> None:
     assert cancelled == [True]
 
 
-def test_commands_run_together_only_where_none_can_write() -> None:
+def test_bash_commands_run_in_parallel_only_in_a_read_only_sandbox() -> None:
     with reachable_directory() as place:
         model = ScriptedModel("ok")
         with Harness.open(place / "home", model=model) as harness:

@@ -1,5 +1,4 @@
-"""What becomes of a turn when the provider, the money or the model's own words fail: a clear outcome each,
-what was said stays said, and the conversation goes on."""
+"""Failures of the provider, the budget or the tool input: each is an outcome, the conversation continues."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def said(harness: Harness, conversation_id: ConversationId) -> list[str]:
     return [entry.message.text for entry in entries if entry.message.text]
 
 
-def test_an_unreachable_provider(tmp_path: Path) -> None:
+def test_an_unreachable_provider_is_retried_and_then_fails_the_turn(tmp_path: Path) -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -68,7 +67,9 @@ def test_an_unreachable_provider(tmp_path: Path) -> None:
         assert said(harness, outcome.conversation_id) == ["Hello?"]
 
 
-def test_a_wrong_key(harness: Harness, server: MessagesServer) -> None:
+def test_a_wrong_provider_key_fails_the_turn_and_names_the_key_setting(
+    harness: Harness, server: MessagesServer
+) -> None:
     server.answers(Refusal(401, "authentication_error", "invalid x-api-key"), says(text("Yes.")))
     told = failure(harness.run("Hello?", conversation="c"))
     assert told.kind == "key"
@@ -76,7 +77,9 @@ def test_a_wrong_key(harness: Harness, server: MessagesServer) -> None:
     assert harness.run("And now?", conversation="c").reply == "Yes."
 
 
-def test_a_provider_that_wants_to_be_paid(harness: Harness, server: MessagesServer) -> None:
+def test_an_empty_provider_balance_fails_the_turn_with_kind_budget(
+    harness: Harness, server: MessagesServer
+) -> None:
     server.answers(
         Refusal(400, "invalid_request_error", "Your credit balance is too low to go on.")
     )
@@ -85,7 +88,7 @@ def test_a_provider_that_wants_to_be_paid(harness: Harness, server: MessagesServ
     assert "credit" in told.remedy
 
 
-def test_an_account_without_money_begins_no_turn_and_the_event_may_come_again(
+def test_an_exhausted_account_starts_no_turn_and_the_event_may_be_sent_again(
     harness: Harness, server: MessagesServer
 ) -> None:
     account = harness.rooms.principal.account_id
@@ -99,7 +102,7 @@ def test_an_account_without_money_begins_no_turn_and_the_event_may_come_again(
     assert harness.run("Two?", conversation="c", event_id="evt-2").reply == "Two."
 
 
-def test_money_that_ends_within_a_turn_ends_the_turn(
+def test_a_budget_exhausted_during_a_turn_fails_the_turn_and_keeps_its_changes(
     harness: Harness, server: MessagesServer
 ) -> None:
     account = harness.rooms.principal.account_id
@@ -116,7 +119,7 @@ def test_money_that_ends_within_a_turn_ends_the_turn(
     assert harness.run("And?", conversation="c").reply == "It is written."
 
 
-def test_input_that_is_no_json_is_put_right_by_the_model(
+def test_tool_input_that_is_not_json_returns_an_error_that_the_model_can_correct(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -141,7 +144,7 @@ def test_input_that_is_no_json_is_put_right_by_the_model(
         ("write", '{"path": "../../a.md", "content": "x"}'),
     ],
 )
-def test_input_of_nonsense_is_answered_with_what_is_wrong(
+def test_invalid_tool_input_returns_an_error_result(
     harness: Harness, server: MessagesServer, name: str, stated: str
 ) -> None:
     server.answers(says(tool_use("toolu_1", name, stated)), says(text("Sorry.")))
@@ -152,7 +155,9 @@ def test_input_of_nonsense_is_answered_with_what_is_wrong(
     assert result["tool_use_id"] == "toolu_1"
 
 
-def test_a_message_of_ten_megabytes(harness: Harness, server: MessagesServer) -> None:
+def test_a_message_of_ten_megabytes_fails_as_context_too_long_and_is_stored_whole(
+    harness: Harness, server: MessagesServer
+) -> None:
     long = "word " * 2_000_000
     outcome = harness.run(long, conversation="c")
     told = failure(outcome)
@@ -164,7 +169,7 @@ def test_a_message_of_ten_megabytes(harness: Harness, server: MessagesServer) ->
     assert harness.run("Short.", conversation="another").reply == "Yes."
 
 
-def test_a_stream_that_breaks_off_is_begun_anew_and_told_once(
+def test_a_broken_stream_is_retried_and_its_partial_text_withdrawn(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(breaks_off(text("Half an ans"), ending=[Drop()]), says(text("A whole one.")))
@@ -181,7 +186,7 @@ def test_a_stream_that_breaks_off_is_begun_anew_and_told_once(
     assert said(harness, outcome.conversation_id) == ["Tell me.", "A whole one."]
 
 
-def test_what_a_conversation_used_up_can_be_told_afterwards(
+def test_usage_is_reported_by_conversation_model_and_agent(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -204,7 +209,9 @@ def test_what_a_conversation_used_up_can_be_told_afterwards(
     ]
 
 
-def test_a_deleted_account_leaves_no_bill(harness: Harness, server: MessagesServer) -> None:
+def test_deleting_an_account_deletes_its_usage_records(
+    harness: Harness, server: MessagesServer
+) -> None:
     server.answers(says(text("Yes.")))
     account = harness.rooms.principal.account_id
     harness.house.accounts.patch(account, {"config": {"limits": {"turnsPerMinute": 5}}})

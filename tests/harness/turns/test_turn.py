@@ -27,7 +27,7 @@ def stored(harness: Harness, conversation_id: ConversationId) -> list[str]:
     return [entry.message.role for entry in transcript.entries()]
 
 
-def test_a_turn_ends_when_the_model_asks_for_no_more_tools(scripted: Scripted) -> None:
+def test_a_turn_ends_when_the_model_calls_no_more_tools(scripted: Scripted) -> None:
     harness, model = scripted([Text("Let me look."), READ], "Here it is.")
     outcome = harness.run("What do you know?")
     assert (outcome.status, outcome.reply) == ("done", "Here it is.")
@@ -37,7 +37,7 @@ def test_a_turn_ends_when_the_model_asks_for_no_more_tools(scripted: Scripted) -
     assert "# Memory" in result.text
 
 
-def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) -> None:
+def test_every_message_is_stored_before_the_next_model_call(scripted: Scripted) -> None:
     seen: list[int] = []
     opened: list[Harness] = []
 
@@ -54,7 +54,7 @@ def test_every_message_is_stored_before_anything_acts_on_it(scripted: Scripted) 
     assert seen == [5]
 
 
-def test_a_number_that_no_json_holds_is_refused_where_it_would_be_kept(scripted: Scripted) -> None:
+def test_a_tool_input_with_an_infinite_number_is_refused_before_storage(scripted: Scripted) -> None:
     """`1e999` in what a provider sends is read as infinite."""
     harness, _ = scripted([ToolCall("t1", "read", {"path": "MEMORY.md", "limit": float("inf")})])
     with pytest.raises(Refused, match="cannot be stored as JSON"):
@@ -62,21 +62,21 @@ def test_a_number_that_no_json_holds_is_refused_where_it_would_be_kept(scripted:
     assert harness.rooms.usage.report().total.asked == 1  # what could not be stored was paid for
 
 
-def test_a_conversation_goes_on_where_it_was(scripted: Scripted) -> None:
+def test_a_conversation_continues_from_its_earlier_messages(scripted: Scripted) -> None:
     harness, model = scripted("one", "two")
     harness.run("first", conversation="c1")
     harness.run("second", conversation="c1")
     assert [message.text for message in model.requests[1].messages] == ["first", "one", "second"]
 
 
-def test_conversations_do_not_see_each_other(scripted: Scripted) -> None:
+def test_a_conversation_does_not_see_messages_of_another_conversation(scripted: Scripted) -> None:
     harness, model = scripted("one", "two")
     harness.run("first", conversation="c1")
     harness.run("second", conversation="c2")
     assert [message.text for message in model.requests[1].messages] == ["second"]
 
 
-def test_what_happens_is_told_while_it_happens(scripted: Scripted) -> None:
+def test_progress_events_arrive_in_order_during_the_turn(scripted: Scripted) -> None:
     harness, _ = scripted([Text("Looking."), READ], "Done.")
     told: list[Progress] = []
     harness.run("go", emit=told.append)
@@ -84,7 +84,7 @@ def test_what_happens_is_told_while_it_happens(scripted: Scripted) -> None:
     assert kinds == [TextArrived, ToolStarted, ToolEnded, TextArrived]
 
 
-def test_a_model_that_never_stops_runs_out_of_steps(scripted: Scripted) -> None:
+def test_a_model_that_never_stops_reaches_the_step_limit(scripted: Scripted) -> None:
     harness, model = scripted(
         *[[ToolCall(f"t{n}", "read", {"path": "MEMORY.md"})] for n in range(9)]
     )
@@ -93,9 +93,7 @@ def test_a_model_that_never_stops_runs_out_of_steps(scripted: Scripted) -> None:
     assert (outcome.status, len(model.requests)) == ("out_of_steps", 3)
 
 
-def test_a_failure_of_the_model_is_an_outcome_and_the_conversation_goes_on(
-    scripted: Scripted,
-) -> None:
+def test_a_model_failure_is_an_outcome_and_the_conversation_continues(scripted: Scripted) -> None:
     failure = ModelFailure("unreachable", "no network", "check it")
     harness, model = scripted(failure, "back again")
     outcome = harness.run("hello", conversation="c1")
@@ -105,7 +103,7 @@ def test_a_failure_of_the_model_is_an_outcome_and_the_conversation_goes_on(
     assert message.text == "hello\n\nand now?"
 
 
-def test_a_tool_call_without_its_result_is_told_to_the_model_as_interrupted(
+def test_a_tool_call_without_a_result_is_shown_to_the_model_as_interrupted(
     scripted: Scripted,
 ) -> None:
     def interrupt(request: ModelRequest) -> str:
@@ -130,7 +128,7 @@ def test_a_tool_call_without_its_result_is_told_to_the_model_as_interrupted(
     assert result == ToolResult("t9", INTERRUPTED, is_error=True)
 
 
-def test_an_unknown_tool_is_answered_with_the_nearest(scripted: Scripted) -> None:
+def test_an_unknown_tool_returns_an_error_with_the_nearest_tool_name(scripted: Scripted) -> None:
     harness, model = scripted([ToolCall("t1", "raed", {})], "sorry")
     harness.run("go")
     result = model.requests[1].messages[-1].parts[0]
@@ -155,7 +153,9 @@ def test_the_same_event_id_with_another_text_is_refused(scripted: Scripted) -> N
         harness.run("goodbye", conversation="c1", event_id="e1")
 
 
-def test_a_busy_conversation_refuses_and_gives_the_event_back(scripted: Scripted) -> None:
+def test_a_busy_conversation_refuses_the_event_and_accepts_the_same_event_later(
+    scripted: Scripted,
+) -> None:
     harness, _ = scripted("hello")
     harness.agents.patch("assistant", {"config": {"onBusy": "reject"}})
     agent = harness.agents.get("assistant")
@@ -179,7 +179,7 @@ def test_a_busy_conversation_refuses_and_gives_the_event_back(scripted: Scripted
         ("hi", "x" * 201, "conversationKey"),
     ],
 )
-def test_a_bad_event_is_refused_before_anything_happens(
+def test_an_invalid_event_is_refused_before_the_model_call(
     scripted: Scripted, text: str, conversation: str, field: str
 ) -> None:
     harness, model = scripted("never")
@@ -189,7 +189,7 @@ def test_a_bad_event_is_refused_before_anything_happens(
     assert model.requests == []
 
 
-def test_a_message_larger_than_a_record_is_kept_whole(scripted: Scripted) -> None:
+def test_a_message_larger_than_a_record_is_stored_whole(scripted: Scripted) -> None:
     harness, model = scripted("read it", "still there")
     long = "ä" * 300_000
     harness.run(long, conversation="c1")
@@ -197,7 +197,7 @@ def test_a_message_larger_than_a_record_is_kept_whole(scripted: Scripted) -> Non
     assert model.requests[1].messages[0].text == long
 
 
-def test_what_an_earlier_turn_has_read_may_be_written_in_a_later_one(scripted: Scripted) -> None:
+def test_a_file_read_in_an_earlier_turn_may_be_written_in_a_later_turn(scripted: Scripted) -> None:
     read = ToolCall("t1", "read", {"path": "TASKS.md"})
     write = ToolCall("t2", "write", {"path": "TASKS.md", "content": "# Tasks\n\n- [ ] one\n"})
     harness, _ = scripted([read], "read", [write], "written")
@@ -206,7 +206,9 @@ def test_what_an_earlier_turn_has_read_may_be_written_in_a_later_one(scripted: S
     assert harness.workspaces.get("notes").read("TASKS.md").text.endswith("- [ ] one\n")
 
 
-def test_a_write_is_merged_with_what_changed_since_an_earlier_turn(scripted: Scripted) -> None:
+def test_a_write_is_merged_with_manual_edits_since_the_read_in_an_earlier_turn(
+    scripted: Scripted,
+) -> None:
     read = ToolCall("t1", "read", {"path": "a.md"})
     write = ToolCall("t2", "write", {"path": "a.md", "content": "one\ntwo\nby the agent\n"})
     harness, _ = scripted([read], "read", [write], "written")
@@ -238,7 +240,7 @@ def test_a_write_is_merged_with_what_changed_since_an_earlier_turn(scripted: Scr
     ],
     ids=lambda call: repr(call.input)[:30],
 )
-def test_nonsense_from_a_model_is_a_result_for_it_and_the_transcript_is_intact(
+def test_a_malformed_tool_call_returns_an_error_result_and_the_transcript_stays_valid(
     scripted: Scripted, call: ToolCall
 ) -> None:
     harness, model = scripted([Text("So. \udc00"), call], "I see.", "And on.")

@@ -1,4 +1,4 @@
-"""An event that nothing is before: accepted, leased and begun in one batch, or not at all."""
+"""The first batch of a turn: event, lease and first entry are written together, or not at all."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def _is_first_entry(changes: tuple[RecordChange, ...]) -> bool:
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
-def test_one_batch_accepts_leases_and_begins(rooms: PrincipalServices, is_known: bool) -> None:
+def test_a_single_batch_accepts_the_event_takes_the_lease_and_stores_the_first_entry(
+    rooms: PrincipalServices, is_known: bool
+) -> None:
     before = ["before"] if is_known else []
     for text in before:
         run(delivered(rooms.dispatcher, text, "c1", text))
@@ -115,7 +117,7 @@ def test_one_batch_accepts_leases_and_begins(rooms: PrincipalServices, is_known:
     assert [one.key for one in rooms.conversations.list()] == ["c1"]
 
 
-def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: PrincipalServices) -> None:
+def test_the_batch_that_ends_a_turn_releases_its_lease(rooms: PrincipalServices) -> None:
     wire = Listening(rooms.records)
     run(delivered(ingress_of(rooms, records=wire), "one", "c1", "one"))
     lease_key = conversation_of(rooms, "c1").lease_key
@@ -135,7 +137,7 @@ def test_the_batch_that_ends_a_turn_lets_go_of_its_lease(rooms: PrincipalService
     assert wire.batches[-1] is ending, "something was written after the end"
 
 
-def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: PrincipalServices) -> None:
+def test_the_slot_of_a_turn_is_released_before_its_lease(rooms: PrincipalServices) -> None:
     """Or whoever is next in line would be refused for a turn that has ended."""
     account_id = rooms.principal.account_id
     limits = {"config": {"limits": {"runningTurns": 1}}}
@@ -152,7 +154,9 @@ def test_the_slot_of_a_turn_is_free_before_its_lease_is(rooms: PrincipalServices
     assert taken[-2] == 1
 
 
-def test_whoever_is_done_lets_go_although_others_wait(rooms: PrincipalServices) -> None:
+def test_a_lease_holder_releases_the_lease_although_events_are_queued(
+    rooms: PrincipalServices,
+) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
     agent = rooms.agents.get("assistant")
     theirs = ingress_of(rooms)
@@ -168,7 +172,9 @@ def test_whoever_is_done_lets_go_although_others_wait(rooms: PrincipalServices) 
     assert len(rooms.jobs.list()) == 1
 
 
-def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: PrincipalServices) -> None:
+def test_a_turn_prepared_before_a_reset_does_not_start_after_the_reset(
+    rooms: PrincipalServices,
+) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
     opening = receive(rooms, "one")
     rooms.conversations.reset(opening.conversation)
@@ -178,7 +184,7 @@ def test_what_was_prepared_before_a_reset_is_not_begun_after_it(rooms: Principal
     assert rooms.dispatcher.event_queue.claim(opening.claim) is None
 
 
-def test_a_conversation_that_was_deleted_meanwhile_is_not_begun_again(
+def test_a_turn_prepared_before_a_deletion_does_not_start_after_the_deletion(
     rooms: PrincipalServices,
 ) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
@@ -188,7 +194,9 @@ def test_a_conversation_that_was_deleted_meanwhile_is_not_begun_again(
         write(rooms, opening, 3)
 
 
-def test_of_two_that_open_one_conversation_one_does(rooms: PrincipalServices) -> None:
+def test_of_two_turns_prepared_for_the_same_conversation_a_single_turn_starts(
+    rooms: PrincipalServices,
+) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
     one, two = receive(rooms, "one"), receive(rooms, "two")
     write(rooms, two, 3)
@@ -197,7 +205,7 @@ def test_of_two_that_open_one_conversation_one_does(rooms: PrincipalServices) ->
     assert rooms.dispatcher.event_queue.claim(one.claim) is None
 
 
-def test_of_two_that_begin_one_conversation_one_does_and_the_other_leaves_nothing(
+def test_the_loser_of_a_race_to_create_a_conversation_leaves_no_records(
     rooms: PrincipalServices,
 ) -> None:
     one, two = receive(rooms, "one"), receive(rooms, "two")
@@ -219,7 +227,7 @@ def everything(rooms: PrincipalServices) -> set[tuple[str, str]]:
         return set(database.execute("select partition, sort from item"))
 
 
-def test_who_begins_a_conversation_that_somebody_else_begins_meanwhile_waits_in_its_line(
+def test_an_event_that_loses_the_race_to_create_a_conversation_is_queued(
     rooms: PrincipalServices,
 ) -> None:
     theirs = ingress_of(rooms)
@@ -233,7 +241,7 @@ def test_who_begins_a_conversation_that_somebody_else_begins_meanwhile_waits_in_
     assert [one.key for one in rooms.conversations.list()] == ["c1"]
 
 
-def test_who_goes_while_a_turn_is_prepared_is_not_waited_for_and_has_done_nothing(
+def test_cancelling_a_caller_during_preparation_writes_nothing_and_frees_the_slot(
     rooms: PrincipalServices,
 ) -> None:
     accounts, limits = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
@@ -277,7 +285,9 @@ def interrupting(rooms: PrincipalServices, call: Any) -> Any:
     return open_model
 
 
-def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: PrincipalServices) -> None:
+def test_an_event_accepted_while_another_turn_is_prepared_runs_first(
+    rooms: PrincipalServices,
+) -> None:
     accounts, only_one = Accounts(rooms.records, rooms.clock), {"runningTurns": 1}
     accounts.patch(rooms.principal.account_id, {"config": {"limits": only_one}})
     agent = rooms.agents.get("assistant")
@@ -295,7 +305,7 @@ def test_who_was_faster_while_a_turn_was_prepared_comes_first(rooms: PrincipalSe
     assert assert_in_order(rooms, "c1") == ["two", "one"]
 
 
-def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(
+def test_an_event_sent_twice_while_its_turn_is_prepared_starts_a_single_turn(
     rooms: PrincipalServices,
 ) -> None:
     theirs = ingress_of(rooms)
@@ -308,7 +318,7 @@ def test_an_event_that_comes_twice_while_its_turn_is_prepared_is_one_turn(
     assert assert_in_order(rooms, "c1") == ["one"]
 
 
-def test_those_who_come_at_once_in_one_process_are_in_line_as_they_came(
+def test_concurrent_events_in_the_same_process_are_queued_in_order_of_arrival(
     rooms: PrincipalServices,
 ) -> None:
     texts = [f"e{number}" for number in range(12)]
@@ -320,7 +330,7 @@ def test_those_who_come_at_once_in_one_process_are_in_line_as_they_came(
     assert assert_in_order(rooms, "c1") == texts
 
 
-def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(
+def test_cancelling_a_caller_during_the_first_batch_interrupts_the_turn(
     rooms: PrincipalServices,
 ) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
@@ -347,7 +357,7 @@ def test_who_goes_while_the_batch_is_written_ends_the_turn_with_it(
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
-def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(
+def test_an_event_whose_preparation_failed_may_be_sent_again_with_another_body(
     rooms: PrincipalServices, is_known: bool
 ) -> None:
     def broken(*_: object) -> Any:
@@ -366,7 +376,7 @@ def test_what_cannot_be_prepared_may_be_sent_again_with_another_body(
 
 
 @pytest.mark.parametrize("key", ["c1", "c2"], ids=["known", "new"])
-def test_a_conversation_writes_one_batch_before_its_model_is_asked(
+def test_a_turn_writes_a_single_batch_before_the_model_call(
     scripted: Callable[..., tuple[Harness, ScriptedModel]],
     monkeypatch: pytest.MonkeyPatch,
     key: str,
@@ -392,7 +402,7 @@ def test_a_conversation_writes_one_batch_before_its_model_is_asked(
     assert {"conversation-lease", "transcript", "shown", "inbox"} <= set(written[0])
 
 
-def test_a_turn_writes_a_batch_for_each_question_and_each_reply_and_one_more_at_its_end(
+def test_a_turn_writes_a_batch_per_request_and_per_reply_and_a_last_batch_at_its_end(
     scripted: Callable[..., tuple[Harness, ScriptedModel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply is stored with the note of what it has used up."""
@@ -426,7 +436,7 @@ def test_a_turn_writes_a_batch_for_each_question_and_each_reply_and_one_more_at_
     ],
     ids=["read", "written"],
 )
-def test_what_was_read_is_stored_with_the_next_question_and_what_was_written_before_it(
+def test_read_results_are_stored_with_the_next_request_and_write_results_before(
     scripted: Callable[..., tuple[Harness, ScriptedModel]],
     monkeypatch: pytest.MonkeyPatch,
     call: ToolCall,

@@ -1,4 +1,4 @@
-"""Two machines on one DynamoDB table and one bucket: nothing else is shared."""
+"""Turns on two machines that share only a DynamoDB table and a bucket."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_two_machines_answer_every_event_once_in_order(rooms: PrincipalServices)
     assert [one for one in rooms.jobs.list() if one.job.kind == "turn"] == []
 
 
-def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothing_later(
+def test_a_vanished_machine_loses_its_lease_after_the_lease_time_and_writes_nothing_later(
     rooms: PrincipalServices, clock: ManualClock
 ) -> None:
     gone, here = machine(rooms, "gone"), machine(rooms, "here")
@@ -109,7 +109,7 @@ def test_a_machine_that_vanished_is_followed_after_a_lease_time_and_writes_nothi
     assert entries_of(rooms, "c1") == before
 
 
-def test_who_has_lost_the_conversation_brings_nothing_out(
+def test_a_machine_that_lost_the_lease_does_not_push_its_changes(
     rooms: PrincipalServices, clock: ManualClock
 ) -> None:
     """A model keeps it waiting, others take over meanwhile, and then the model fails."""
@@ -144,7 +144,7 @@ def tip_there(rooms: PrincipalServices) -> str | None:
     return parse_head(head.read("head.json").data).tip
 
 
-def test_what_is_too_large_for_a_record_is_had_by_every_machine(
+def test_a_text_too_large_for_a_record_is_readable_on_every_machine(
     rooms: PrincipalServices, tmp_path: Path
 ) -> None:
     elsewhere = opened(tmp_path / "elsewhere", Rule())
@@ -159,7 +159,7 @@ def test_what_is_too_large_for_a_record_is_had_by_every_machine(
     assert list(bucket_at(rooms.settings.s3 or "").entries().scan()) == []
 
 
-def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
+def test_shared_records_without_an_s3_location_are_refused(
     rooms: PrincipalServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_S3")
@@ -168,7 +168,7 @@ def test_shared_records_ask_for_a_place_of_what_is_too_large_for_them(
     assert caught.value.remedy == SET_PLACE
 
 
-def test_what_waits_on_one_machine_is_allowed_on_another(
+def test_a_call_pending_on_the_first_machine_can_be_approved_on_the_second(
     rooms: PrincipalServices, clock: ManualClock
 ) -> None:
     """Every transition is one batch on a store that many machines write to."""

@@ -1,4 +1,4 @@
-"""The whole path, as the README tells it."""
+"""The whole path of the README: first start, memory across conversations, agents and restarts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.messages.message import ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 
 
-def test_what_one_conversation_learned_another_knows(home: Path) -> None:
+def test_memory_written_in_a_conversation_is_known_in_another(home: Path) -> None:
     with Harness.open(home) as harness:
         journal = harness.workspaces.create("journal", template="default")
         agent = harness.agents.create("helper", workspaces=[journal])
@@ -21,7 +21,7 @@ def test_what_one_conversation_learned_another_knows(home: Path) -> None:
         assert "short answers" in reply.reply
 
 
-def test_the_line_leads_back_to_the_conversation_that_wrote_it(home: Path) -> None:
+def test_the_revision_of_a_memory_line_names_its_conversation_turn_and_event(home: Path) -> None:
     with Harness.open(home) as harness:
         outcome = harness.run("Remember that tea is green.", conversation="c1", event_id="e1")
         newest = harness.workspaces.get("notes").log("MEMORY.md")[0]
@@ -34,7 +34,7 @@ def test_the_line_leads_back_to_the_conversation_that_wrote_it(home: Path) -> No
     assert [change.revision for change in outcome.changes] == [newest.id]
 
 
-def test_what_a_person_writes_by_hand_is_known_to_the_next_turn_and_is_theirs(home: Path) -> None:
+def test_a_manual_edit_is_known_to_the_next_turn_and_has_the_user_as_author(home: Path) -> None:
     with Harness.open(home) as harness:
         notes = harness.workspaces.get("notes")
         memory = notes.root / "MEMORY.md"
@@ -44,7 +44,7 @@ def test_what_a_person_writes_by_hand_is_known_to_the_next_turn_and_is_theirs(ho
         assert notes.log("MEMORY.md")[0].trailers["Source"] == "edit"
 
 
-def test_two_agents_share_what_they_both_mount(harness: Harness) -> None:
+def test_two_agents_share_the_memory_of_a_common_mount(harness: Harness) -> None:
     team = harness.workspaces.create("team")
     harness.agents.create("one", workspaces=[team])
     harness.agents.create("two", workspaces=[team])
@@ -53,9 +53,7 @@ def test_two_agents_share_what_they_both_mount(harness: Harness) -> None:
     assert "Graz" not in harness.run("Where is the office?", agent="assistant").reply
 
 
-def test_two_agents_share_a_workspace_one_learns_and_the_other_knows_after_a_restart(
-    home: Path,
-) -> None:
+def test_notes_written_by_an_agent_are_read_by_another_agent_after_a_restart(home: Path) -> None:
     """By the tools that every model has; what the second one reads is what the first one wrote."""
     ask = ToolCall("t1", "read", {"path": "notes/deploy.md"})
     note = {"path": "notes/deploy.md", "content": "# Deploy\n\n- on Thursdays, by Ann\n"}
@@ -86,7 +84,7 @@ def test_two_agents_share_a_workspace_one_learns_and_the_other_knows_after_a_res
         assert newest.trailers["Turn"] == told.turn_id
 
 
-def test_a_home_is_born_once(home: Path) -> None:
+def test_first_start_creates_the_default_records_only_once(home: Path) -> None:
     with Harness.open(home) as harness:
         assert [record.name for record in harness.workspaces.list()] == ["notes"]
         assert [record.name for record in harness.agents.list()] == ["assistant"]

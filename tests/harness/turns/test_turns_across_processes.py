@@ -1,4 +1,4 @@
-"""Conversations across processes: many at once, killed anywhere, stopped for too long."""
+"""Turns across processes: many events at once, kills at every point, a suspended lease holder."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_200_events_at_once_from_4_processes_are_answered_once_each_in_order(
     rooms.records.close()
 
 
-def test_events_that_16_processes_deliver_and_a_tenth_of_which_kill_have_one_effect_each(
+def test_events_from_16_processes_have_a_single_effect_each_although_a_tenth_kill_their_process(
     tmp_path: Path,
 ) -> None:
     seed = random.randrange(2**32)
@@ -82,7 +82,7 @@ def test_events_that_16_processes_deliver_and_a_tenth_of_which_kill_have_one_eff
 @pytest.mark.parametrize(
     ("permission", "way"), [("bypass", "delivered"), ("bypass", "served"), ("ask", "delivered")]
 )
-def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(
+def test_a_turn_killed_at_every_point_is_resumed_and_completed_once(
     tmp_path: Path, permission: str, way: str
 ) -> None:
     """With `ask` it waits on its way, for approvals that come one by one. What is delivered begins in the
@@ -124,7 +124,7 @@ def test_a_turn_killed_at_every_point_is_gone_on_with_and_done_once(
 
 
 @pytest.mark.parametrize("lease_s", [1.5, 10_000.0], ids=["knows its time", "knows no time"])
-def test_a_holder_that_was_stopped_past_its_lease_writes_nothing(
+def test_a_lease_holder_suspended_past_its_lease_writes_nothing(
     tmp_path: Path, lease_s: float
 ) -> None:
     """The second one believes for hours that it holds: the guard alone stops it."""
