@@ -11,7 +11,7 @@ from harness.agents.mounts import mount_name
 from workspaces.errors import AlreadyExists, NotFound, Refused
 
 
-def test_an_agent_created_in_python_gets_the_default_sandbox_unless_one_is_given(
+def test_an_agent_created_in_python_gets_the_default_sandbox_unless_another_is_given(
     harness: Harness,
 ) -> None:
     (mount,) = harness.agents.bindings(harness.agents.create("one", workspaces=["notes"]))
@@ -20,7 +20,9 @@ def test_an_agent_created_in_python_gets_the_default_sandbox_unless_one_is_given
     assert not harness.agents.bindings(without)[0].is_writable
 
 
-def test_an_agent_created_over_the_api_has_no_sandbox_unless_one_is_named(harness: Harness) -> None:
+def test_an_agent_created_over_the_api_has_no_sandbox_unless_its_configuration_names_a_sandbox(
+    harness: Harness,
+) -> None:
     notes = harness.workspaces.get("notes").record
     config = {"workspaces": [{"name": "n", "workspaceId": notes.id}]}
     agent = harness.agents.add({"name": "api", "config": config})

@@ -67,7 +67,7 @@ def test_a_users_key_acts_only_as_that_user(harness: Harness, access: Access) ->
 @pytest.mark.parametrize(
     "secret", ["", "wh_", "wh_" + "x" * 43, "whu_" + "x" * 43, "../tokens", "\0"]
 )
-def test_a_malformed_key_is_unauthorized(access: Access, secret: str) -> None:
+def test_an_invalid_key_is_unauthorized(access: Access, secret: str) -> None:
     with pytest.raises(Unauthorized):
         access.principal_of(secret)
     assert access.key_of(secret) is None

@@ -75,7 +75,7 @@ def test_joining_again_changes_nothing(
     assert a.join().secret is None, "the first machine is one of them already"
 
 
-def test_joining_replaces_the_records_a_new_home_was_created_with(
+def test_joining_replaces_the_untouched_records_of_a_new_home(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     born = Laptop(tmp_path / "b", MemoryPrefix(), clock, joins=False)
@@ -267,7 +267,7 @@ def interrupted(home: Path, clock: ManualClock) -> None:
     house.close()
 
 
-def test_an_unfinished_join_of_another_account_must_be_finished_first(
+def test_an_unfinished_join_of_another_bucket_must_be_finished_first(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     house = wire(read_settings(tmp_path / "b", environment={}), clock=clock)

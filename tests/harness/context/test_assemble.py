@@ -95,7 +95,7 @@ def test_the_instructions_of_one_turn_stand_last_and_outside_the_breakpoints() -
     assert request.breakpoints.system == (0, 1)
 
 
-def test_a_delta_stays_beside_the_message_it_was_first_sent_with() -> None:
+def test_a_delta_stays_beside_the_message_of_its_first_request() -> None:
     session = Session()
     session.say(user("hello"), call(1), result(1))
     session.ask("- x\n" * 200)
@@ -110,7 +110,7 @@ def test_a_delta_stays_beside_the_message_it_was_first_sent_with() -> None:
     assert request.messages[-1] == user("thanks")
 
 
-def test_a_delta_stays_when_the_message_it_stands_beside_is_pruned() -> None:
+def test_a_delta_stays_when_the_message_beside_the_delta_is_left_out() -> None:
     session = Session()
     session.say(user("hello"))
     session.ask("- x\n" * 200)

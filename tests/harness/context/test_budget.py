@@ -57,7 +57,7 @@ def test_an_entry_is_as_new_as_its_newest_line() -> None:
     assert cut(text, 10, ["1", "9", "2", "3"]).text == "- a\n  more"
 
 
-def test_an_entry_older_than_one_left_out_is_never_shown() -> None:
+def test_an_entry_older_than_an_omitted_entry_is_never_shown() -> None:
     text = "- tiny\n- a long one that does not fit any more\n- new"
     assert cut(text, 20).text == "- new"
 

@@ -164,7 +164,7 @@ def dripping(head: bytes, then: bytes | None) -> Iterator[str]:
         thread.join(10)
 
 
-def test_recall_uses_the_configured_embedding_endpoint_and_works_without_it(
+def test_recall_uses_the_configured_embedding_endpoint_and_works_when_the_endpoint_fails(
     endpoint: Endpoint, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_EMBEDDINGS_URL", endpoint.url)

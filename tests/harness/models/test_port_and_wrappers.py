@@ -115,7 +115,7 @@ class TestDemoModel:
         assert told == [TextArrived(reply.message.text)]
 
 
-def test_the_retrying_model_emits_each_wait_and_replies_after_it() -> None:
+def test_the_retrying_model_emits_each_wait_and_then_replies() -> None:
     model, pauses = patient(RATE_LIMITED, OVERLOADED, says_in_the_end="here")
     reply, told = asked(model)
     assert isinstance(reply, Reply)
@@ -255,7 +255,7 @@ def test_the_metered_model_sends_no_request_over_the_spending_limit() -> None:
 
 
 @pytest.mark.parametrize("seen_by", ["the clock", "an admission"])
-def test_a_spending_limit_set_during_a_turn_is_enforced(
+def test_a_changed_spending_limit_is_enforced_shortly_or_at_the_next_admission(
     seen_by: str,
 ) -> None:
     clock = ManualClock()

@@ -96,7 +96,7 @@ def test_output_and_errors_keep_the_order_in_which_they_were_written(
     assert run("echo 1; echo 2 >&2; echo 3").text == "1\n2\n3\n"
 
 
-def test_a_command_over_its_time_limit_is_ended_and_its_output_kept(
+def test_a_command_over_its_time_limit_is_ended_and_its_output_returned(
     found: World, run: Callable[..., Told]
 ) -> None:
     for seconds in BEGIN_S:
@@ -177,7 +177,7 @@ def test_shared_memory_counts_toward_the_memory_limit(run: Callable[..., Told]) 
     assert told.cause == "memory"
 
 
-def test_a_command_over_the_output_limit_is_ended_and_little_output_kept(
+def test_a_command_over_the_output_limit_is_ended_and_little_output_stored(
     run: Callable[..., Told],
 ) -> None:
     told = run("yes", seconds=LONG_S)

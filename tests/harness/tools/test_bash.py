@@ -373,7 +373,7 @@ def test_stored_results_of_another_conversation_cannot_be_read(
     loop.close()
 
 
-def test_bash_can_change_a_file_with_mode_600_made_by_another_user(
+def test_bash_can_change_a_manually_created_file_with_mode_600(
     workspace: Workspace, call: Call
 ) -> None:
     """Files that somebody else made by hand, whatever their modes, can be changed by a command."""

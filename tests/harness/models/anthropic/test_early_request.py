@@ -332,7 +332,7 @@ def said(home: Path, seer: Seer, text: str, *, fails: bool = False) -> Outcome |
         rooms.records.close()
 
 
-def test_every_request_of_a_turn_is_announced_before_it_is_asked(home: Path) -> None:
+def test_every_request_of_a_turn_is_first_prepared_as_an_early_request(home: Path) -> None:
     seer = Seer()
     outcome = said(home, seer, "read that")
     assert isinstance(outcome, Outcome)

@@ -103,7 +103,7 @@ def ask(server: MessagesServer) -> Ask:
     return asked
 
 
-def test_text_is_emitted_as_the_stream_delivers_it(ask: Ask) -> None:
+def test_text_is_emitted_piece_by_piece(ask: Ask) -> None:
     told = ask(says(text("Hel", "lo", " there.")))
     assert told.texts == ["Hel", "lo", " there."]
     assert told.reply.message == Message("assistant", (Text("Hello there."),))
@@ -479,7 +479,9 @@ def test_a_refusal_states_the_models_explanation_on_one_line(ask: Ask) -> None:
     assert told.failure.usage.input == 11
 
 
-def test_thinking_bound_to_another_model_is_left_out(ask: Ask, server: MessagesServer) -> None:
+def test_thinking_refused_by_the_provider_is_left_out_and_the_request_repeated(
+    ask: Ask, server: MessagesServer
+) -> None:
     server.binds_thinking = True
     first = ask(says(thinking("Hm."), tool_use("toolu_1", "read", "{}"))).reply.message
     results = Message("user", (ToolResult("toolu_1", "It is empty."),))
