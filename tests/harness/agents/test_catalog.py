@@ -1,3 +1,5 @@
+"""The catalog of agents: their configuration and the mounts that come of it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +11,7 @@ from harness.agents.mounts import mount_name
 from workspaces.errors import AlreadyExists, NotFound, Refused
 
 
-def test_an_agent_of_python_gets_the_default_sandbox_unless_told_otherwise(
+def test_an_agent_created_in_python_gets_the_default_sandbox_unless_another_is_given(
     harness: Harness,
 ) -> None:
     (mount,) = harness.agents.bindings(harness.agents.create("one", workspaces=["notes"]))
@@ -18,14 +20,16 @@ def test_an_agent_of_python_gets_the_default_sandbox_unless_told_otherwise(
     assert not harness.agents.bindings(without)[0].is_writable
 
 
-def test_an_agent_of_a_program_has_no_sandbox_unless_it_names_one(harness: Harness) -> None:
+def test_an_agent_created_over_the_api_has_no_sandbox_unless_its_configuration_names_a_sandbox(
+    harness: Harness,
+) -> None:
     notes = harness.workspaces.get("notes").record
     config = {"workspaces": [{"name": "n", "workspaceId": notes.id}]}
     agent = harness.agents.add({"name": "api", "config": config})
     assert not harness.agents.bindings(agent)[0].is_writable
 
 
-def test_a_mounts_own_sandbox_wins_and_null_means_none(harness: Harness) -> None:
+def test_the_sandbox_of_a_mount_overrides_the_agents_and_null_means_none(harness: Harness) -> None:
     agent = harness.agents.create("one", workspaces=["notes"])
     (mount,) = agent.as_json()["config"]["workspaces"]
     locked = harness.rooms.sandboxes.create({"name": "locked", "config": {"mode": "ro"}})
@@ -67,7 +71,7 @@ def test_the_first_mount_is_the_default(harness: Harness) -> None:
         ({"modle": "x"}, "config.modle"),
     ],
 )
-def test_a_bad_configuration_is_refused_naming_the_field(
+def test_an_invalid_agent_configuration_is_refused_naming_the_field(
     harness: Harness, config: dict[str, Any], field: str
 ) -> None:
     notes = harness.workspaces.get("notes").record.id
@@ -91,7 +95,7 @@ def test_a_bad_configuration_is_refused_naming_the_field(
         harness.agents.get("x")
 
 
-def test_names_of_agents_are_unique(harness: Harness) -> None:
+def test_agent_names_are_unique(harness: Harness) -> None:
     with pytest.raises(AlreadyExists):
         harness.agents.create("assistant")
 
@@ -111,7 +115,9 @@ def test_a_mount_is_named_after_its_workspace(workspace: str, mount: str) -> Non
     assert mount_name(workspace) == mount
 
 
-def test_a_mount_that_dangles_stands_in_the_way_of_no_other_change(harness: Harness) -> None:
+def test_a_mount_of_a_deleted_workspace_does_not_block_other_changes_of_the_agent(
+    harness: Harness,
+) -> None:
     harness.workspaces.create("plans")
     agent = harness.agents.create("planner", workspaces=["plans", "notes"])
     harness.deletion.workspace("plans", force=True)

@@ -1,3 +1,5 @@
+"""Private workspaces of agents and users: when they are mounted, and when they are deleted."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,12 +13,12 @@ from workspaces.revision import Author
 AUTHOR = Author("helper", "agent_1", "turn")
 
 
-def test_nothing_is_shown_of_a_private_workspace_that_nobody_wrote_to(harness: Harness) -> None:
+def test_an_empty_private_workspace_is_not_mounted(harness: Harness) -> None:
     agent = harness.agents.get("assistant")
     assert [mount.name for mount in harness.agents.bindings(agent)] == ["notes"]
 
 
-def test_private_workspaces_are_mounted_read_only_unless_the_agent_says_otherwise(
+def test_private_workspaces_are_mounted_read_only_by_default(
     harness: Harness,
 ) -> None:
     agent = harness.agents.get("assistant")
@@ -33,13 +35,13 @@ def test_private_workspaces_are_mounted_read_only_unless_the_agent_says_otherwis
     assert [mount.name for mount in harness.agents.bindings(off)] == ["notes"]
 
 
-def test_an_agent_may_be_given_private_workspaces_of_its_own(harness: Harness) -> None:
+def test_an_agent_can_mount_private_workspaces_writable(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     names = [(mount.name, mount.is_writable) for mount in harness.agents.bindings(agent)]
     assert names == [("_agent", True), ("_user", True), ("_user-agent", True)]
 
 
-def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
+def test_a_private_workspace_is_never_the_default_mount(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     desk = ToolContext(harness.agents.bindings(agent), lambda call_id: AUTHOR)
     with pytest.raises(Refused) as caught:
@@ -48,7 +50,7 @@ def test_a_private_workspace_is_never_the_default(harness: Harness) -> None:
     assert desk.mount("_agent").is_private
 
 
-def test_an_agents_private_workspace_goes_with_it(harness: Harness) -> None:
+def test_deleting_an_agent_deletes_its_private_workspace(harness: Harness) -> None:
     agent = harness.agents.create("diarist", private="rw")
     harness.agents.bindings(agent)
     harness.deletion.agent("diarist")

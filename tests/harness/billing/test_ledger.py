@@ -1,3 +1,5 @@
+"""The usage ledger: every model request is counted once, in every report."""
+
 from __future__ import annotations
 
 import itertools
@@ -66,7 +68,7 @@ def by_name(report: UsageReport) -> dict[str, int]:
     return {line.name: line.spent.asked for line in report.lines}
 
 
-def test_what_was_noted_is_in_every_sum(ledger: Ledger) -> None:
+def test_recorded_usage_is_in_every_report(ledger: Ledger) -> None:
     ledger.note(spender(), MODEL, USAGE)
     ledger.note(spender(user="usr_2", conversation="conv_2"), MODEL, USAGE)
     ledger.note(spender(agent="agent_2", purpose="compaction"), "claude-opus-5-5", USAGE)
@@ -84,7 +86,7 @@ def test_what_was_noted_is_in_every_sum(ledger: Ledger) -> None:
     assert total.nanodollars == ledger.spent_on(ACCOUNT, ledger.today()).nanodollars
 
 
-def test_one_agent_s_share_stands_apart_by_purpose_and_model(ledger: Ledger) -> None:
+def test_a_report_of_one_agent_is_divided_by_purpose_and_model(ledger: Ledger) -> None:
     ledger.note(spender(), MODEL, USAGE)
     ledger.note(spender(agent="agent_2"), MODEL, USAGE)
     ledger.note(spender(agent="agent_2", purpose="compaction"), MODEL, USAGE)
@@ -94,7 +96,7 @@ def test_one_agent_s_share_stands_apart_by_purpose_and_model(ledger: Ledger) -> 
         ledger.report(ACCOUNT, by="user", of=("agent", "agent_2"))
 
 
-def test_days_and_months_are_kept_apart(in_memory: Ledger, clock: ManualClock) -> None:
+def test_usage_is_counted_per_day_and_per_month(in_memory: Ledger, clock: ManualClock) -> None:
     for _ in range(40):
         in_memory.note(spender(), MODEL, USAGE)
         clock.advance(86_400)
@@ -106,7 +108,7 @@ def test_days_and_months_are_kept_apart(in_memory: Ledger, clock: ManualClock) -
     assert in_memory.report(ACCOUNT).since == date(2026, 2, 1)
 
 
-def test_the_dearest_comes_first(in_memory: Ledger) -> None:
+def test_a_usage_report_lists_the_most_expensive_first(in_memory: Ledger) -> None:
     in_memory.note(spender(agent="agent_1"), "claude-haiku-5-5", USAGE)
     in_memory.note(spender(agent="agent_2"), "claude-opus-5-5", USAGE)
     assert [line.name for line in in_memory.report(ACCOUNT, by="agent").lines] == [
@@ -119,7 +121,7 @@ def test_the_dearest_comes_first(in_memory: Ledger) -> None:
     ("since", "until"),
     [(date(2026, 1, 2), date(2026, 1, 1)), (date(2020, 1, 1), date(2026, 1, 1))],
 )
-def test_a_period_has_a_beginning_an_end_and_a_limit(
+def test_a_report_period_that_is_reversed_or_too_long_is_refused(
     in_memory: Ledger, since: date, until: date
 ) -> None:
     with pytest.raises(Refused) as caught:
@@ -127,13 +129,13 @@ def test_a_period_has_a_beginning_an_end_and_a_limit(
     assert caught.value.field == "since"
 
 
-def test_a_model_without_a_price_is_counted_and_said(in_memory: Ledger) -> None:
+def test_usage_of_a_model_without_a_price_is_counted_as_unpriced(in_memory: Ledger) -> None:
     in_memory.note(spender(), "unheard-of", USAGE)
     total = in_memory.report(ACCOUNT).total
     assert (total.usage, total.nanodollars, total.unpriced) == (USAGE, 0, 1)
 
 
-def test_accounts_share_nothing_and_one_can_be_forgotten(ledger: Ledger) -> None:
+def test_usage_of_one_account_is_separate_and_can_be_deleted(ledger: Ledger) -> None:
     other = UsageOwner(AccountId("acct_2"), AgentId("agent_1"), UserId("usr_1"))
     ledger.note(spender(), MODEL, USAGE)
     ledger.note(other, MODEL, USAGE)
@@ -143,7 +145,7 @@ def test_accounts_share_nothing_and_one_can_be_forgotten(ledger: Ledger) -> None
     assert ledger.report(AccountId("acct_2")).total.asked == 1
 
 
-def test_more_models_than_a_sum_holds_are_told_as_others(in_memory: Ledger) -> None:
+def test_models_beyond_the_limit_of_a_sum_are_counted_as_other(in_memory: Ledger) -> None:
     for number in range(CELLS_MAX + 10):
         in_memory.note(spender(), f"model-{number}", USAGE)
     report = in_memory.report(ACCOUNT, by="model")
@@ -151,7 +153,7 @@ def test_more_models_than_a_sum_holds_are_told_as_others(in_memory: Ledger) -> N
     assert report.total.asked == CELLS_MAX + 10
 
 
-def test_a_report_of_very_many_conversations_tells_the_cheap_ones_together(
+def test_a_report_of_very_many_conversations_sums_the_cheapest_as_other(
     in_memory: Ledger,
 ) -> None:
     for number in range(LINES_MAX + 5):
@@ -165,7 +167,7 @@ def test_a_report_of_very_many_conversations_tells_the_cheap_ones_together(
     assert sum(line.spent.asked for line in report.lines) == report.total.asked == LINES_MAX + 7
 
 
-def test_notes_of_many_threads_are_all_there(ledger: Ledger) -> None:
+def test_usage_recorded_by_many_threads_is_complete(ledger: Ledger) -> None:
     def note(index: int) -> None:
         for number in range(6):
             ledger.note(spender(user=f"usr_{index}", conversation=f"conv_{number}"), MODEL, USAGE)
@@ -177,7 +179,7 @@ def test_notes_of_many_threads_are_all_there(ledger: Ledger) -> None:
     assert ledger.report(ACCOUNT, by="conversation").total == total
 
 
-def test_notes_of_several_ledgers_on_one_store_are_all_there(
+def test_usage_recorded_by_several_ledgers_on_one_store_is_complete(
     store: RecordStore, clock: ManualClock
 ) -> None:
     """As several machines."""
@@ -186,7 +188,7 @@ def test_notes_of_several_ledgers_on_one_store_are_all_there(
     assert ledgers[0].report(ACCOUNT).total.asked == 32
 
 
-def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
+def test_usage_recorded_by_several_processes_is_complete(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     SqliteRecords(file).close()
     writers = [started(file, ACCOUNT, "note", 40) for _ in range(3)]
@@ -199,7 +201,7 @@ def test_notes_of_several_processes_are_all_there(tmp_path: Path) -> None:
     records.close()
 
 
-def test_each_process_that_was_forked_notes_for_itself(tmp_path: Path) -> None:
+def test_a_forked_process_records_usage_of_its_own(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "state.db")
     ledger = Ledger(records, SystemClock(), own_prices)
     before = ledger.today()
@@ -209,7 +211,7 @@ def test_each_process_that_was_forked_notes_for_itself(tmp_path: Path) -> None:
     records.close()
 
 
-def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> None:
+def test_a_lost_store_answer_neither_loses_nor_doubles_usage(clock: ManualClock) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     behind = MemoryRecords(clock)
@@ -227,7 +229,7 @@ def test_a_lost_answer_is_neither_counted_twice_nor_lost(clock: ManualClock) -> 
     assert noted <= total <= 300
 
 
-def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> None:
+def test_a_usage_batch_whose_answer_was_lost_is_recognised_as_written(clock: ManualClock) -> None:
     behind = MemoryRecords(clock)
     plan = [*[StoreFault.NONE] * 5, StoreFault.AFTER]  # five rows are read, then the answer is lost
     ledger = Ledger(FaultyRecords(behind, iter(plan)), clock, own_prices, sleep=lambda _: None)
@@ -235,7 +237,7 @@ def test_a_batch_whose_answer_was_lost_is_found_again(clock: ManualClock) -> Non
     assert ledger.report(ACCOUNT).total.asked == 1
 
 
-def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_written_to_it(
+def test_a_usage_row_is_read_again_only_after_another_ledger_changed_the_row(
     clock: ManualClock,
 ) -> None:
     class Counting(FaultyRecords):
@@ -256,9 +258,7 @@ def test_a_sum_is_read_before_it_is_added_to_only_where_somebody_else_has_writte
     assert ours.report(ACCOUNT).total.asked == 5
 
 
-def test_a_note_goes_with_what_was_paid_for_in_one_batch(
-    ledger: Ledger, store: RecordStore
-) -> None:
+def test_usage_is_stored_in_one_batch_with_the_reply(ledger: Ledger, store: RecordStore) -> None:
     replies = Replies(store)
     ledger.note_with(spender(), MODEL, USAGE, replies.written(1))
     ledger.note_with(spender(), MODEL, USAGE, replies.written(2))
@@ -266,7 +266,7 @@ def test_a_note_goes_with_what_was_paid_for_in_one_batch(
     assert (replies.stored(), ledger.report(ACCOUNT).total.asked) == ([1, 2], 2)
 
 
-def test_what_was_paid_for_and_could_not_be_stored_is_noted_all_the_same(
+def test_usage_of_a_reply_that_could_not_be_stored_is_still_counted(
     ledger: Ledger, store: RecordStore
 ) -> None:
     replies = Replies(store)
@@ -276,7 +276,7 @@ def test_what_was_paid_for_and_could_not_be_stored_is_noted_all_the_same(
     assert ledger.report(ACCOUNT).total.asked == 2
 
 
-def test_notes_of_several_ledgers_go_with_what_was_paid_for(
+def test_usage_and_replies_of_several_ledgers_are_both_complete(
     store: RecordStore, clock: ManualClock
 ) -> None:
     """As several machines: the sums are another's in the meantime, and what is stored is not."""
@@ -292,7 +292,7 @@ def test_notes_of_several_ledgers_go_with_what_was_paid_for(
     assert (replies.stored(), ledgers[0].report(ACCOUNT).total.asked) == ([*range(24)], 24)
 
 
-def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: ManualClock) -> None:
+def test_a_lost_answer_never_stores_a_reply_without_its_usage(clock: ManualClock) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     behind = MemoryRecords(clock)
@@ -313,7 +313,7 @@ def test_of_a_lost_answer_there_is_the_note_with_the_reply_or_neither(clock: Man
     assert len(stored) <= total <= len(stored) + failed
 
 
-def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
+def test_every_waiting_caller_gets_the_error_of_a_failing_store(clock: ManualClock) -> None:
     def always() -> Iterator[StoreFault]:
         while True:
             yield StoreFault.BEFORE
@@ -333,7 +333,7 @@ def test_who_waits_for_a_store_that_fails_is_told(clock: ManualClock) -> None:
     assert len(told) == 5
 
 
-def test_those_who_wait_are_carried_together(clock: ManualClock) -> None:
+def test_waiting_usage_is_written_in_one_batch(clock: ManualClock) -> None:
     """While one batch is on its way, everyone who comes is in the next."""
     store = _Slow(clock)
     ledger = Ledger(store, clock, own_prices)
@@ -386,7 +386,9 @@ class _Slow(MemoryRecords):
         return super().write(*changes)  # type: ignore[arg-type]
 
 
-def test_a_user_s_key_sees_its_own_share_alone(in_memory: Ledger, clock: ManualClock) -> None:
+def test_a_users_key_reads_only_the_usage_of_that_user(
+    in_memory: Ledger, clock: ManualClock
+) -> None:
     in_memory.note(spender(user="usr_1"), MODEL, USAGE)
     in_memory.note(spender(user="usr_2"), MODEL, USAGE)
     person, owner = Person(UserId("usr_2"), "Bob"), Person(UserId("usr_1"), "Ada")
@@ -404,7 +406,7 @@ def test_a_user_s_key_sees_its_own_share_alone(in_memory: Ledger, clock: ManualC
             attempt()
 
 
-def test_a_report_as_json_says_what_it_is_of(in_memory: Ledger) -> None:
+def test_a_usage_report_as_json_states_its_period_and_grouping(in_memory: Ledger) -> None:
     in_memory.note(spender(), MODEL, USAGE)
     told = in_memory.report(ACCOUNT, by="purpose").as_json()
     row = {

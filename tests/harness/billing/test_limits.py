@@ -1,3 +1,5 @@
+"""The limits of an account: turns per minute, running turns and money."""
+
 from __future__ import annotations
 
 import asyncio
@@ -70,14 +72,14 @@ def in_memory(clock: ManualClock) -> Open:
     return lambda **limits: House(MemoryRecords(clock), clock, **limits)
 
 
-def test_without_limits_nothing_is_asked_and_nothing_written(in_memory: Open) -> None:
+def test_an_account_without_limits_writes_no_allowance_records(in_memory: Open) -> None:
     one = in_memory()
     for _ in range(20):
         one.begin()
     assert with_prefix(one.records, f"allowance:{one.account.id}", "") == []
 
 
-def test_so_many_turns_may_begin_in_a_minute(house: Open, clock: ManualClock) -> None:
+def test_turns_per_minute_limits_how_many_turns_begin(house: Open, clock: ManualClock) -> None:
     one = house(turnsPerMinute=6)
     for _ in range(6):
         one.begin()
@@ -101,7 +103,7 @@ def test_so_many_turns_may_begin_in_a_minute(house: Open, clock: ManualClock) ->
         one.begin()
 
 
-def test_a_clock_that_was_set_back_blocks_nobody(in_memory: Open, clock: ManualClock) -> None:
+def test_a_clock_set_back_does_not_block_turns(in_memory: Open, clock: ManualClock) -> None:
     one = in_memory(turnsPerMinute=1)
     one.begin()
     clock.jump(-3600)
@@ -110,7 +112,7 @@ def test_a_clock_that_was_set_back_blocks_nobody(in_memory: Open, clock: ManualC
         one.begin()
 
 
-def test_so_many_turns_may_run_at_once(house: Open) -> None:
+def test_running_turns_limits_how_many_turns_run_at_once(house: Open) -> None:
     one = house(runningTurns=3)
 
     async def turns() -> None:
@@ -133,7 +135,7 @@ def test_so_many_turns_may_run_at_once(house: Open) -> None:
         one.begin()
 
 
-def test_of_many_who_begin_at_once_as_many_run_as_may(house: Open) -> None:
+def test_running_turns_are_limited_when_many_turns_begin_at_once(house: Open) -> None:
     one = house(runningTurns=4)
 
     async def turns() -> int:
@@ -159,7 +161,7 @@ def test_of_many_who_begin_at_once_as_many_run_as_may(house: Open) -> None:
     assert asyncio.run(turns()) == 4
 
 
-def test_a_turn_that_failed_or_was_cancelled_lets_go(in_memory: Open) -> None:
+def test_a_failed_or_cancelled_turn_releases_its_slot(in_memory: Open) -> None:
     one = in_memory(runningTurns=1)
 
     async def turns() -> None:
@@ -185,7 +187,7 @@ def test_a_turn_that_failed_or_was_cancelled_lets_go(in_memory: Open) -> None:
     asyncio.run(turns())
 
 
-def test_a_turn_cancelled_while_it_is_admitted_leaves_nothing_behind(in_memory: Open) -> None:
+def test_a_turn_cancelled_during_admission_leaves_no_slot_taken(in_memory: Open) -> None:
     one = in_memory(runningTurns=1)
 
     async def turns() -> None:
@@ -200,7 +202,7 @@ def test_a_turn_cancelled_while_it_is_admitted_leaves_nothing_behind(in_memory: 
     one.begin()
 
 
-def test_a_slot_that_is_not_renewed_is_free_again(house: Open, clock: ManualClock) -> None:
+def test_a_slot_that_is_not_renewed_becomes_free(house: Open, clock: ManualClock) -> None:
     """As of a machine that vanished."""
     one = house(runningTurns=1)
     vanished = one.allowance().admit(one.account.id)
@@ -211,7 +213,7 @@ def test_a_slot_that_is_not_renewed_is_free_again(house: Open, clock: ManualCloc
     one.begin()
 
 
-def test_a_slot_that_is_renewed_stays_taken(in_memory: Open, clock: ManualClock) -> None:
+def test_a_renewed_slot_stays_taken(in_memory: Open, clock: ManualClock) -> None:
     one = in_memory(runningTurns=1)
     allowance = one.allowance()
     slot = allowance.admit(one.account.id)
@@ -225,7 +227,7 @@ def test_a_slot_that_is_renewed_stays_taken(in_memory: Open, clock: ManualClock)
     one.begin()
 
 
-def test_a_holder_that_was_followed_takes_nothing_from_who_came_after(
+def test_a_late_slot_holder_cannot_release_the_slot_of_its_successor(
     in_memory: Open, clock: ManualClock
 ) -> None:
     one = in_memory(runningTurns=1)
@@ -241,7 +243,7 @@ def test_a_holder_that_was_followed_takes_nothing_from_who_came_after(
         one.begin()
 
 
-def test_a_lower_limit_counts_the_turns_that_run_already(in_memory: Open) -> None:
+def test_a_lowered_limit_counts_the_turns_already_running(in_memory: Open) -> None:
     one = in_memory(runningTurns=40)
     allowance = one.allowance()
     slots = [allowance.admit(one.account.id) for _ in range(4)]
@@ -255,7 +257,7 @@ def test_a_lower_limit_counts_the_turns_that_run_already(in_memory: Open) -> Non
 
 
 @pytest.mark.parametrize("limit", ["dollarsPerDay", "dollarsPerMonth"])
-def test_money_that_is_spent_ends_turns_until_the_day_or_month_is_over(
+def test_a_spending_limit_refuses_turns_until_the_day_or_month_ends(
     house: Open, clock: ManualClock, limit: str
 ) -> None:
     one = house(**{limit: 2})
@@ -273,7 +275,9 @@ def test_money_that_is_spent_ends_turns_until_the_day_or_month_is_over(
     one.begin()
 
 
-def test_what_is_refused_for_money_does_not_count_as_a_turn(in_memory: Open) -> None:
+def test_a_turn_refused_over_the_spending_limit_is_not_counted_against_other_limits(
+    in_memory: Open,
+) -> None:
     one = in_memory(dollarsPerDay=1, turnsPerMinute=1, runningTurns=1)
     one.spend()
     with pytest.raises(Exhausted, match="dollarsPerDay"):
@@ -284,7 +288,7 @@ def test_what_is_refused_for_money_does_not_count_as_a_turn(in_memory: Open) -> 
         one.begin()
 
 
-def test_looking_takes_nothing(in_memory: Open) -> None:
+def test_checking_the_limits_takes_no_turn(in_memory: Open) -> None:
     one = in_memory(turnsPerMinute=1, runningTurns=1)
     for _ in range(3):
         one.allowance().check(one.account.id)
@@ -304,9 +308,7 @@ def test_looking_takes_nothing(in_memory: Open) -> None:
         {"dollarsPerWeek": 1},
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused_by_name(
-    in_memory: Open, limits: dict[str, Any]
-) -> None:
+def test_an_invalid_limit_is_refused_by_name(in_memory: Open, limits: dict[str, Any]) -> None:
     with pytest.raises(Refused) as caught:
         in_memory(**limits)
     assert caught.value.field == f"config.limits.{next(iter(limits))}"
@@ -328,7 +330,7 @@ def test_processes_share_the_limits_of_an_account(tmp_path: Path) -> None:
     records.close()
 
 
-def test_of_several_processes_as_many_turns_begin_as_may(tmp_path: Path) -> None:
+def test_turns_of_several_processes_together_stay_within_the_limits(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     records = SqliteRecords(file)
     one = House(records, SystemClock(), turnsPerMinute=20, runningTurns=5)

@@ -1,3 +1,5 @@
+"""Prices of models: how a request's tokens become money, and the price file."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,7 +19,7 @@ def test_the_default_model_has_a_price() -> None:
     assert own_prices().find(DEFAULT_MODEL) is not None
 
 
-def test_every_token_has_its_price() -> None:
+def test_every_kind_of_token_has_its_price() -> None:
     price = own_prices().find("claude-sonnet-5-5")
     assert price is not None
     assert price.of(Usage(1_000_000)) == 2 * 10**9
@@ -27,7 +29,7 @@ def test_every_token_has_its_price() -> None:
     assert price.of(Usage(cache_write=1_000_000, cache_write_hour=1_000_000)) == 4 * 10**9
 
 
-def test_a_long_prompt_can_be_dearer_and_the_cache_counts_as_prompt() -> None:
+def test_a_long_prompt_costs_more_and_cache_tokens_count_as_prompt() -> None:
     price = own_prices().find("claude-haiku-5-5")
     assert price is not None
     assert price.of(Usage(100_000)) == 100_000 * 100
@@ -35,7 +37,7 @@ def test_a_long_prompt_can_be_dearer_and_the_cache_counts_as_prompt() -> None:
     assert price.of(Usage(1, cache_read=100_000)) == 500 + 100_000 * 50
 
 
-def test_the_name_itself_counts_before_the_longest_beginning(tmp_path: Path) -> None:
+def test_a_price_for_the_exact_model_name_wins_over_the_longest_prefix(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     dear = PRICE.replace("input: 1,", "input: 9,")
     file.write_text(f"valid: 2026-01-01\nmodels:\n  my-*: {PRICE}\n  my-own: {dear}\n")
@@ -66,21 +68,21 @@ def test_the_name_itself_counts_before_the_longest_beginning(tmp_path: Path) -> 
         f"valid: 2026-01-01\nmodels:\n  m: {PRICE.replace('}', ', above: {tokens: x}}')}\n",
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_price_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(text)
     with pytest.raises(Refused):
         own_prices().with_file(file)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_price_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         own_prices().with_file(tmp_path / "nix.yaml")
     assert "nix.yaml" in str(caught.value)
     assert "prices" in (caught.value.remedy or "")
 
 
-def test_the_names_are_those_of_the_sdk() -> None:
+def test_every_priced_model_name_is_known_to_the_sdk() -> None:
     """A misspelt name would leave its model without a price."""
     from typing import get_args
 

@@ -1,3 +1,5 @@
+"""Authentication: which principal a key, a start token or the admin key stands for."""
+
 from __future__ import annotations
 
 import multiprocessing
@@ -21,12 +23,14 @@ def access(harness: Harness) -> Access:
     return Access(harness.house)
 
 
-def test_a_key_of_the_account_acts_as_its_owner(harness: Harness, access: Access) -> None:
+def test_an_account_key_acts_as_the_owner(harness: Harness, access: Access) -> None:
     _, secret = harness.rooms.keys.create()
     assert access.principal_of(secret) == harness.rooms.principal
 
 
-def test_a_key_of_the_account_acts_as_the_user_it_names(harness: Harness, access: Access) -> None:
+def test_an_account_key_acts_as_the_user_named_in_the_request(
+    harness: Harness, access: Access
+) -> None:
     _, secret = harness.rooms.keys.create()
     alice = access.principal_of(secret, as_user="auth0|7")
     assert alice.user_id == harness.rooms.users.get("auth0|7").id
@@ -35,7 +39,7 @@ def test_a_key_of_the_account_acts_as_the_user_it_names(harness: Harness, access
     assert access.principal_of(secret, as_user=alice.user_id) == alice
 
 
-def test_users_are_not_made_by_naming_them_where_the_account_says_so(
+def test_naming_an_unknown_user_creates_none_when_autocreate_is_off(
     harness: Harness, access: Access
 ) -> None:
     _, secret = harness.rooms.keys.create()
@@ -45,7 +49,7 @@ def test_users_are_not_made_by_naming_them_where_the_account_says_so(
         access.principal_of(secret, as_user="auth0|7")
 
 
-def test_a_users_key_acts_as_that_user_and_nobody_else(harness: Harness, access: Access) -> None:
+def test_a_users_key_acts_only_as_that_user(harness: Harness, access: Access) -> None:
     alice = harness.rooms.users.create({"externalId": "alice"})
     harness.rooms.users.create({"externalId": "bob"})
     _, secret = harness.rooms.keys.create(user_id=alice.id)
@@ -63,14 +67,14 @@ def test_a_users_key_acts_as_that_user_and_nobody_else(harness: Harness, access:
 @pytest.mark.parametrize(
     "secret", ["", "wh_", "wh_" + "x" * 43, "whu_" + "x" * 43, "../tokens", "\0"]
 )
-def test_nobody_is_known_by_what_is_no_key(access: Access, secret: str) -> None:
+def test_an_invalid_key_is_unauthorized(access: Access, secret: str) -> None:
     with pytest.raises(Unauthorized):
         access.principal_of(secret)
     assert access.key_of(secret) is None
     assert not access.is_admin(secret)
 
 
-def test_the_key_of_a_user_who_is_gone_is_no_key(harness: Harness, access: Access) -> None:
+def test_the_key_of_a_deleted_user_is_unauthorized(harness: Harness, access: Access) -> None:
     alice = harness.rooms.users.create({"externalId": "alice"})
     _, secret = harness.rooms.keys.create(user_id=alice.id)
     harness.rooms.users.delete(alice.id)  # the record alone: as a deletion that was interrupted
@@ -78,7 +82,7 @@ def test_the_key_of_a_user_who_is_gone_is_no_key(harness: Harness, access: Acces
         access.principal_of(secret)
 
 
-def test_the_key_of_an_account_that_is_gone_is_no_key(harness: Harness, access: Access) -> None:
+def test_the_key_of_a_deleted_account_is_unauthorized(harness: Harness, access: Access) -> None:
     accounts = harness.house.accounts
     account = accounts.create({"name": "other"})
     _, secret = harness.house.rooms(accounts.owner(account)).keys.create()
@@ -88,7 +92,7 @@ def test_the_key_of_an_account_that_is_gone_is_no_key(harness: Harness, access: 
         access.principal_of(secret)
 
 
-def test_what_a_user_may_not_change_it_is_forbidden_to_change(
+def test_a_user_is_forbidden_to_change_records_of_the_account(
     harness: Harness, access: Access
 ) -> None:
     alice = harness.rooms.users.create({"externalId": "alice"})
@@ -116,7 +120,7 @@ def test_what_a_user_may_not_change_it_is_forbidden_to_change(
     assert rooms.agents.get("assistant") == agent
 
 
-def test_what_is_private_to_another_user_does_not_exist(harness: Harness, access: Access) -> None:
+def test_private_workspaces_of_another_user_are_not_found(harness: Harness, access: Access) -> None:
     alice = harness.rooms.users.create({"externalId": "alice"})
     bob = harness.rooms.users.create({"externalId": "bob"})
     agent = harness.agents.create("diarist", private="rw")
@@ -141,7 +145,7 @@ def test_what_is_private_to_another_user_does_not_exist(harness: Harness, access
     assert harness.workspaces.reach(of_agent).record.id == of_agent
 
 
-def test_an_edit_by_hand_is_the_owners_whoever_runs_the_turn(
+def test_a_manual_edit_is_attributed_to_the_owner_whichever_user_runs_the_turn(
     harness: Harness, access: Access
 ) -> None:
     _, secret = harness.rooms.keys.create()
@@ -152,7 +156,7 @@ def test_an_edit_by_hand_is_the_owners_whoever_runs_the_turn(
     assert [entry.author for entry in notes.log()][:1] == ["owner"]
 
 
-def test_the_admin_key_is_made_once_and_only_its_owner_reads_it(
+def test_the_admin_key_is_created_once_and_readable_only_by_its_owner(
     harness: Harness, access: Access
 ) -> None:
     home = harness.settings.home
@@ -164,7 +168,7 @@ def test_the_admin_key_is_made_once_and_only_its_owner_reads_it(
     assert [*(home.root / "staging").glob("admin*")] == []
 
 
-def test_the_environment_names_another_admin_key(
+def test_the_environment_overrides_the_admin_key(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_ADMIN_KEY", "chosen")
@@ -194,7 +198,7 @@ def test_a_start_token_acts_as_the_owner_in_every_process_of_the_home(
         access.principal_of(token)
 
 
-def test_a_start_token_outlives_its_process_while_another_one_serves(harness: Harness) -> None:
+def test_a_start_token_stays_valid_while_another_server_of_the_home_runs(harness: Harness) -> None:
     home = harness.settings.home
     with start_token(home) as second:
         with start_token(home) as first:
@@ -207,7 +211,7 @@ def test_a_start_token_outlives_its_process_while_another_one_serves(harness: Ha
         assert not is_start_token(home, second)
 
 
-def test_a_killed_server_leaves_no_valid_token(harness: Harness) -> None:
+def test_the_start_token_of_a_killed_server_is_invalid(harness: Harness) -> None:
     home = harness.settings.home
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -220,7 +224,7 @@ def test_a_killed_server_leaves_no_valid_token(harness: Harness) -> None:
     assert not is_start_token(home, token)
 
 
-def test_no_token_is_stored_in_the_home(harness: Harness) -> None:
+def test_no_start_token_is_stored_in_the_home(harness: Harness) -> None:
     home = harness.settings.home
     with start_token(home) as token:
         files = [path for path in home.root.rglob("*") if path.is_file()]

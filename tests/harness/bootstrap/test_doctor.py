@@ -1,3 +1,5 @@
+"""The doctor: what it finds about a home, and the remedy it names."""
+
 from __future__ import annotations
 
 import os
@@ -19,7 +21,7 @@ def _found(home: Path, check: str) -> Finding:
 
 
 @pytest.mark.usefixtures("harness")
-def test_a_new_home_is_closed_whatever_the_umask_says(tmp_path: Path) -> None:
+def test_a_new_home_is_readable_only_by_its_owner_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with Harness.open(tmp_path / "other") as opened:
@@ -31,7 +33,7 @@ def test_a_new_home_is_closed_whatever_the_umask_says(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "other" / name).stat().st_mode) == 0o600
 
 
-def test_a_home_that_others_can_read_is_named_with_its_remedy(harness: Harness, home: Path) -> None:
+def test_the_doctor_notes_a_home_readable_by_other_users(harness: Harness, home: Path) -> None:
     assert _found(home, "home").state == "ok"
     (home / "state.db").chmod(0o644)
     finding = _found(home, "home")
@@ -40,7 +42,7 @@ def test_a_home_that_others_can_read_is_named_with_its_remedy(harness: Harness, 
     assert finding.remedy == f"chmod go-rw {home / 'state.db'}"
 
 
-def test_a_clock_that_was_set_back_is_broken(home: Path) -> None:
+def test_the_doctor_reports_a_clock_that_was_set_back(home: Path) -> None:
     tomorrow = ManualClock(datetime.now(UTC) + timedelta(days=1))
     with Harness.open(home, clock=tomorrow) as harness:
         harness.workspaces.get("notes").write("a.md", "- a\n", by=Author("a", "usr_1", "api"))
@@ -48,7 +50,7 @@ def test_a_clock_that_was_set_back_is_broken(home: Path) -> None:
     assert (finding.state, bool(finding.remedy)) == ("broken", True)
 
 
-def test_a_table_that_is_not_there_is_told_with_its_remedy(
+def test_the_doctor_reports_a_missing_dynamodb_table_with_a_remedy(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_RECORDS", "dynamodb:nowhere")

@@ -1,4 +1,4 @@
-"""A home becomes another machine of an account that a place knows, or says why not."""
+"""Joining: a new home becomes another machine of an account in S3, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def joined_home(home: Path, prefix: MemoryPrefix, account: str | None = None) ->
     return join(home, LOCATION, account=account, place=SharedBucket(LOCATION, prefix)).account.id
 
 
-def test_the_ids_of_account_and_owner_are_taken_over_and_the_key_is_this_machines(
+def test_a_joined_home_takes_the_ids_of_account_and_owner_and_gets_its_own_key(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     a.harness.rooms.keys.create(label="of the first")
@@ -60,7 +60,7 @@ def test_the_ids_of_account_and_owner_are_taken_over_and_the_key_is_this_machine
     assert [sandbox.name for sandbox in b.harness.rooms.sandboxes.list()] == ["default"]
 
 
-def test_a_home_that_joined_says_so_and_stays_as_it_is(
+def test_joining_again_changes_nothing(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     b = Laptop(tmp_path / "b", prefix, clock)
@@ -75,7 +75,7 @@ def test_a_home_that_joined_says_so_and_stays_as_it_is(
     assert a.join().secret is None, "the first machine is one of them already"
 
 
-def test_what_a_home_was_merely_born_with_makes_way(
+def test_joining_replaces_the_untouched_records_of_a_new_home(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     born = Laptop(tmp_path / "b", MemoryPrefix(), clock, joins=False)
@@ -93,7 +93,7 @@ def test_what_a_home_was_merely_born_with_makes_way(
     "touch",
     ["edited", "revised", "workspace", "agent", "sandbox", "user", "key", "talked", "account"],
 )
-def test_a_home_with_data_of_its_own_is_refused_and_told_what_to_do(
+def test_a_home_with_its_own_data_is_refused_with_a_remedy(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock, touch: str
 ) -> None:
     other = Laptop(tmp_path / "b", MemoryPrefix(), clock, joins=False)
@@ -127,7 +127,7 @@ def test_a_home_with_data_of_its_own_is_refused_and_told_what_to_do(
     assert not (tmp_path / "b" / "harness.yaml").read_text().count("s3://")
 
 
-def test_of_several_accounts_one_must_be_named(
+def test_joining_a_bucket_with_several_accounts_requires_a_name(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     second = Laptop(tmp_path / "second", prefix, clock, joins=False)
@@ -146,7 +146,7 @@ def test_of_several_accounts_one_must_be_named(
     assert joined_home(tmp_path / "c", prefix, first_id) == first_id
 
 
-def test_a_place_where_nobody_is_says_what_to_do_on_the_first_machine(
+def test_joining_an_empty_bucket_names_the_command_for_the_first_machine(
     tmp_path: Path, prefix: MemoryPrefix
 ) -> None:
     with pytest.raises(NotFound) as missing:
@@ -154,7 +154,7 @@ def test_a_place_where_nobody_is_says_what_to_do_on_the_first_machine(
     assert "harness sync" in (missing.value.remedy or "")
 
 
-def test_an_account_that_was_deleted_cannot_be_joined(
+def test_a_deleted_account_cannot_be_joined(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix
 ) -> None:
     a.harness.deletion.account()
@@ -171,7 +171,7 @@ def test_an_account_that_was_deleted_cannot_be_joined(
         b'{"format": 9}',
     ],
 )
-def test_a_hostile_account_is_told_and_never_joined(
+def test_a_malformed_account_entry_is_reported_and_never_joined(
     tmp_path: Path, prefix: MemoryPrefix, data: bytes
 ) -> None:
     account_id = new_id("acct")
@@ -184,7 +184,7 @@ def test_a_hostile_account_is_told_and_never_joined(
         joined_home(tmp_path / "b", prefix, account_id)
 
 
-def test_another_place_is_not_joined_beside_the_first(
+def test_a_joined_home_cannot_join_a_second_bucket(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     b = Laptop(tmp_path / "b", prefix, clock)
@@ -196,7 +196,7 @@ def test_another_place_is_not_joined_beside_the_first(
             join(tmp_path / "c", wrong)
 
 
-def test_an_owner_that_was_never_told_is_made(
+def test_joining_creates_an_owner_missing_in_the_registry(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     """The first machine died between telling of the account and of its owner."""
@@ -216,7 +216,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("is_born", [False, True])
-def test_a_join_that_died_at_any_write_is_gone_on_with(
+def test_a_join_that_crashed_at_any_write_can_be_resumed(
     a: Laptop,
     tmp_path: Path,
     prefix: MemoryPrefix,
@@ -267,7 +267,7 @@ def interrupted(home: Path, clock: ManualClock) -> None:
     house.close()
 
 
-def test_a_join_that_was_begun_elsewhere_is_brought_to_its_end_first(
+def test_an_unfinished_join_of_another_bucket_must_be_finished_first(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix, clock: ManualClock
 ) -> None:
     house = wire(read_settings(tmp_path / "b", environment={}), clock=clock)
@@ -279,7 +279,7 @@ def test_a_join_that_was_begun_elsewhere_is_brought_to_its_end_first(
     assert "is already joining" in str(refused.value)
 
 
-def test_a_place_that_cannot_be_reached_leaves_the_home_untouched(
+def test_a_join_that_failed_on_an_unreachable_bucket_can_be_repeated(
     a: Laptop, tmp_path: Path, prefix: MemoryPrefix
 ) -> None:
     for number in range(30):

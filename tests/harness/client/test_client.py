@@ -1,4 +1,4 @@
-"""The client of the HTTP API: over a real socket, and within the process of the app. The same in both."""
+"""The client of the HTTP API: over a real socket and within the app's process, with equal answers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ async def asked(puppet: Puppet) -> str:
     return await asyncio.to_thread(puppet.is_asked)
 
 
-def test_what_comes_of_it_is_what_comes_of_it_in_process(home: Home, puppet: Puppet) -> None:
+def test_the_client_returns_the_same_outcomes_as_the_harness_in_process(
+    home: Home, puppet: Puppet
+) -> None:
     harness, opened = home
     harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
     failure = ModelFailure("refused", "it does not want to", "ask nicely")
@@ -115,7 +117,7 @@ def test_what_comes_of_it_is_what_comes_of_it_in_process(home: Home, puppet: Pup
     run(test)
 
 
-def test_text_is_heard_while_it_is_said(home: Home, puppet: Puppet) -> None:
+def test_the_client_receives_text_while_the_turn_runs(home: Home, puppet: Puppet) -> None:
     _, opened = home
 
     async def test() -> None:
@@ -136,7 +138,9 @@ def test_text_is_heard_while_it_is_said(home: Home, puppet: Puppet) -> None:
     run(test)
 
 
-def test_who_leaves_ends_nothing_and_who_cancels_does(home: Home, puppet: Puppet) -> None:
+def test_a_disconnected_client_does_not_end_its_turn_and_a_cancel_does(
+    home: Home, puppet: Puppet
+) -> None:
     _, opened = home
 
     async def test() -> None:
@@ -171,7 +175,7 @@ def order(what: str) -> str:
     return what
 
 
-def test_functions_of_ones_own_are_called_here(home: Home, puppet: Puppet) -> None:
+def test_local_tools_are_called_in_the_client(home: Home, puppet: Puppet) -> None:
     _, opened = home
 
     def calls(*inputs: dict[str, Any]) -> list[ToolCall]:
@@ -203,7 +207,7 @@ def test_functions_of_ones_own_are_called_here(home: Home, puppet: Puppet) -> No
     run(test)
 
 
-def test_calls_that_wait_are_answered_by_whoever_can(home: Home, puppet: Puppet) -> None:
+def test_the_client_lists_and_answers_pending_calls(home: Home, puppet: Puppet) -> None:
     harness, opened = home
     harness.rooms.sandboxes.patch("default", {"config": {"permission": "ask"}})
     other = {"name": "lamp", "description": "x", "inputSchema": {"type": "object"}}
@@ -236,7 +240,7 @@ def test_calls_that_wait_are_answered_by_whoever_can(home: Home, puppet: Puppet)
     run(test)
 
 
-def test_conversations_are_listed_read_forked_and_deleted(home: Home, puppet: Puppet) -> None:
+def test_the_client_lists_reads_forks_and_deletes_conversations(home: Home, puppet: Puppet) -> None:
     _, opened = home
 
     async def test() -> None:
@@ -260,7 +264,7 @@ def test_conversations_are_listed_read_forked_and_deleted(home: Home, puppet: Pu
     run(test)
 
 
-def test_every_page_is_asked_for(home: Home, puppet: Puppet) -> None:
+def test_the_client_fetches_every_page_of_a_listing(home: Home, puppet: Puppet) -> None:
     harness, opened = home
     puppet.stops("one")
     conversation = harness.run("hi", conversation="c1").conversation_id
@@ -275,7 +279,7 @@ def test_every_page_is_asked_for(home: Home, puppet: Puppet) -> None:
     run(test)
 
 
-def test_records_are_made_shown_changed_and_deleted(home: Home, puppet: Puppet) -> None:
+def test_the_client_creates_reads_changes_and_deletes_records(home: Home, puppet: Puppet) -> None:
     harness, opened = home
 
     async def test() -> None:
@@ -301,7 +305,7 @@ def test_records_are_made_shown_changed_and_deleted(home: Home, puppet: Puppet) 
     run(test)
 
 
-def test_files_are_read_written_and_deleted_on_a_condition(home: Home) -> None:
+def test_the_client_reads_writes_and_deletes_files_with_preconditions(home: Home) -> None:
     _, opened = home
 
     async def test() -> None:
@@ -330,7 +334,9 @@ def test_files_are_read_written_and_deleted_on_a_condition(home: Home) -> None:
     run(test)
 
 
-def test_what_is_refused_is_the_failure_that_it_is_in_process(home: Home, puppet: Puppet) -> None:
+def test_the_client_raises_the_same_failures_as_the_harness_in_process(
+    home: Home, puppet: Puppet
+) -> None:
     harness, opened = home
     harness.rooms.account.patch({"config": {"limits": {"turnsPerMinute": 1}}})
 
@@ -360,7 +366,7 @@ def test_what_is_refused_is_the_failure_that_it_is_in_process(home: Home, puppet
     run(test)
 
 
-def test_an_event_that_is_given_back_when_its_turn_comes_says_why(
+def test_an_event_returned_at_its_turn_raises_the_reason_in_the_client(
     home: Home, puppet: Puppet
 ) -> None:
     harness, opened = home
@@ -384,7 +390,7 @@ def test_an_event_that_is_given_back_when_its_turn_comes_says_why(
     run(test)
 
 
-def test_a_key_of_the_account_acts_for_a_user(home: Home, puppet: Puppet) -> None:
+def test_a_client_with_an_account_key_acts_for_a_user(home: Home, puppet: Puppet) -> None:
     _, opened = home
 
     async def test() -> None:
@@ -397,7 +403,7 @@ def test_a_key_of_the_account_acts_for_a_user(home: Home, puppet: Puppet) -> Non
     run(test)
 
 
-def test_a_platform_in_the_same_process_says_itself_who_asks(
+def test_an_app_in_the_same_process_can_authenticate_requests_by_its_own_function(
     tmp_path: Path, puppet: Puppet
 ) -> None:
     with Harness.open(tmp_path / "home", model=puppet) as harness:
@@ -418,7 +424,9 @@ def test_a_platform_in_the_same_process_says_itself_who_asks(
         run(test)
 
 
-def test_a_turn_goes_on_though_its_server_is_killed_and_replaced(tmp_path: Path) -> None:
+def test_a_client_keeps_following_its_turn_when_the_server_is_killed_and_replaced(
+    tmp_path: Path,
+) -> None:
     with serving() as provider:
         provider.answers(
             says(text("Let me look."), tool_use("toolu_1", "read", '{"path": "MEMORY.md"}')),
@@ -450,7 +458,7 @@ def assert_kept(provider: MessagesServer) -> None:
     assert provider.left_unsaid == 0
 
 
-def test_a_server_that_is_not_there_is_given_up_after_a_while(tmp_path: Path) -> None:
+def test_the_client_gives_up_on_an_unreachable_server(tmp_path: Path) -> None:
     async def test() -> None:
         async with Client("http://127.0.0.1:1", "wh_x", patience_s=0.2) as client:
             with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
@@ -494,7 +502,7 @@ def telling(events: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_server_that_never_tells_anything_is_given_up_too(name: str) -> None:
+def test_the_client_gives_up_on_a_server_that_sends_no_events(name: str) -> None:
     async def test() -> None:
         async with answering(ANSWERS[name]) as client:
             with pytest.raises(Unavailable):
@@ -504,7 +512,7 @@ def test_a_server_that_never_tells_anything_is_given_up_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("sign", [b": still there\n\n", b'event: text\ndata: {"text": "a"}\n\n'])
-def test_a_server_that_gives_signs_of_life_is_not_given_up(sign: bytes) -> None:
+def test_the_client_keeps_waiting_for_a_server_that_sends_signs_of_life(sign: bytes) -> None:
     deleted = b'event: refused\ndata: {"error": {"code": "not_found", "message": "gone"}}\n\n'
 
     async def test() -> None:
@@ -537,7 +545,7 @@ async def streaming(*pieces: bytes) -> AsyncIterator[AsyncIterator[StreamEvent]]
         yield await stack.enter_async_context(connection.stream("GET", "/"))
 
 
-def test_events_are_read_in_whatever_pieces_they_come() -> None:
+def test_the_client_reads_server_sent_events_split_at_any_byte() -> None:
     stream = (
         b"retry: 1000\n\n: still there\n\nevent: entry\nid: 7\ndata: "
         + '{"a":"ü\u2028\x85"}'.encode()
@@ -584,7 +592,7 @@ class Toy:
             self.seen.append("left")
 
 
-def test_an_app_within_is_begun_first_left_when_its_caller_goes_and_ended_last() -> None:
+def test_a_client_within_an_app_starts_the_app_closes_its_streams_and_shuts_the_app_down() -> None:
     toy = Toy()
 
     async def test() -> None:
@@ -597,7 +605,7 @@ def test_an_app_within_is_begun_first_left_when_its_caller_goes_and_ended_last()
     assert toy.seen[3:] == ["lifespan.shutdown"]
 
 
-def test_an_app_within_that_does_not_start_is_out_of_reach() -> None:
+def test_a_client_within_an_app_that_fails_to_start_raises_unavailable() -> None:
     async def test() -> None:
         async with Client.within(Toy(starts=False)) as client:
             with pytest.raises(Unavailable):

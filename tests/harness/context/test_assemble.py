@@ -1,3 +1,5 @@
+"""The request and its receipt, assembled from a snapshot, its deltas and the messages."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -72,7 +74,9 @@ def result(number: int) -> Message:
     return Message("user", (ToolResult(f"t{number}", "what it says"),))
 
 
-def test_a_request_holds_what_conversations_share_before_what_is_its_own() -> None:
+def test_the_shared_system_text_holds_instructions_and_guidance_and_the_second_holds_memory_and_date() -> (
+    None
+):
     session = Session()
     session.say(user("hello"))
     shared, own = session.ask("- likes tea").system
@@ -81,7 +85,7 @@ def test_a_request_holds_what_conversations_share_before_what_is_its_own() -> No
     assert own.endswith("</memory>\n\nToday is Wednesday, 2026-11-18 (UTC).")
 
 
-def test_what_is_asked_of_one_turn_stands_last_and_behind_the_breakpoints() -> None:
+def test_the_instructions_of_one_turn_stand_last_and_outside_the_breakpoints() -> None:
     session = Session()
     session.say(user("hello"))
     session.ask("- x")
@@ -91,7 +95,7 @@ def test_what_is_asked_of_one_turn_stands_last_and_behind_the_breakpoints() -> N
     assert request.breakpoints.system == (0, 1)
 
 
-def test_a_delta_stands_beside_the_message_where_it_was_told_and_stays_there() -> None:
+def test_a_delta_stays_beside_the_message_of_its_first_request() -> None:
     session = Session()
     session.say(user("hello"), call(1), result(1))
     session.ask("- x\n" * 200)
@@ -106,7 +110,7 @@ def test_a_delta_stands_beside_the_message_where_it_was_told_and_stays_there() -
     assert request.messages[-1] == user("thanks")
 
 
-def test_what_was_told_beside_a_message_that_is_left_out_stays() -> None:
+def test_a_delta_stays_when_the_message_beside_the_delta_is_left_out() -> None:
     session = Session()
     session.say(user("hello"))
     session.ask("- x\n" * 200)
@@ -124,7 +128,7 @@ def test_what_was_told_beside_a_message_that_is_left_out_stays() -> None:
     )
 
 
-def test_breakpoints_stand_after_what_stays() -> None:
+def test_breakpoints_mark_the_system_texts_and_the_newest_user_messages() -> None:
     session = Session()
     session.say(user("hello"))
     assert session.ask("- x").breakpoints.messages == (0,)
@@ -136,7 +140,7 @@ def test_breakpoints_stand_after_what_stays() -> None:
     assert session.ask("- x").breakpoints.messages == (2, 4)
 
 
-def test_when_a_turn_begins_a_breakpoint_stands_where_the_one_before_began() -> None:
+def test_a_new_turn_sets_a_breakpoint_where_the_turn_before_began() -> None:
     session = Session()
     session.say(user("hello"), call(1), result(1), Message("assistant", (Text("done"),)))
     session.say(user("more"), call(2), result(2), call(3), result(3))
@@ -147,7 +151,7 @@ def test_when_a_turn_begins_a_breakpoint_stands_where_the_one_before_began() -> 
     assert session.ask("- x").breakpoints.messages == (10, 12)
 
 
-def test_without_instructions_and_mounts_there_is_still_the_date() -> None:
+def test_a_request_without_instructions_and_mounts_holds_the_date() -> None:
     parts = prompt_parts(Sources(None, (), (), NOW.date(), 40_000), render)
     snapshot = Snapshot(1, stamp_of(NOW), "first", TERMS, parts, (), NOW.date())
     request = assemble(snapshot, (), [(1, user("hello"))])
@@ -205,7 +209,7 @@ def begins_with(after: ModelRequest, before: ModelRequest) -> bool:
 
 @settings(max_examples=150, deadline=None)
 @given(steps)
-def test_consecutive_requests_of_a_session_begin_alike_up_to_the_newest_message(
+def test_consecutive_requests_of_a_session_share_their_beginning_up_to_the_newest_message(
     taken: list[tuple[str, str, int]],
 ) -> None:
     session = Session()
@@ -252,7 +256,7 @@ def test_a_receipt_names_every_part_with_its_revision_and_its_size() -> None:
     assert second.digest == digest(session.requests[1]) != first.digest
 
 
-def test_a_bisection_says_at_which_step_a_revision_came_in() -> None:
+def test_entrances_name_the_request_in_which_a_revision_first_appeared() -> None:
     session = Session()
     for number, memory in enumerate(["- a\n" * 99, "- a\n" * 99, "- a\n" * 99 + "- b", "- c"]):
         session.say(user(str(number)))
@@ -269,7 +273,7 @@ def test_a_bisection_says_at_which_step_a_revision_came_in() -> None:
     assert isinstance(found[0], Entrance)
 
 
-def test_what_was_gone_and_came_back_has_come_in_again() -> None:
+def test_a_revision_that_left_the_prompt_and_returned_counts_as_entered_twice() -> None:
     revision = RevisionId("a" * 40)
     snapshot = Snapshot(1, stamp_of(NOW), "first", TERMS, (), (), NOW.date())
     came = Delta(1, (PartChange("memory/notes", "+", revision),))

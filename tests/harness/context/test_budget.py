@@ -1,3 +1,5 @@
+"""The budget of memory in a prompt: which entries are shown, and how mounts share it."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,7 +23,7 @@ def test_a_text_within_the_budget_is_shown_byte_for_byte() -> None:
 @pytest.mark.parametrize(
     ("room", "left_out"), [(548, 1), (538, 1), (537, 2), (10, 49), (9, 50), (0, 50)]
 )
-def test_what_does_not_fit_is_left_out_in_whole_entries_the_oldest_first(
+def test_a_text_over_the_budget_loses_whole_entries_the_oldest_first(
     room: int, left_out: int
 ) -> None:
     text = lines_of(50)
@@ -32,21 +34,21 @@ def test_what_does_not_fit_is_left_out_in_whole_entries_the_oldest_first(
         assert found.text == "\n".join(text.split("\n")[left_out:])
 
 
-def test_at_the_budget_and_one_beside_it() -> None:
+def test_a_text_one_character_over_the_budget_loses_one_entry() -> None:
     text = lines_of(50)
     assert cut(text, len(text) + 1).is_whole
     assert cut(text, len(text)).is_whole
     assert cut(text, len(text) - 1).entries_left_out == 1
 
 
-def test_the_newest_by_line_origin_stay_wherever_they_stand() -> None:
+def test_the_newest_entries_by_line_origin_stay_wherever_they_stand() -> None:
     text = "- old\n- newest\n- older\n- new"
     ages = ["2026-02", "2026-09", "2026-01", "2026-05"]
     assert cut(text, len("- newest\n- new"), ages).text == "- newest\n- new"
     assert cut(text, len("- newest\n- new") - 1, ages).text == "- newest"
 
 
-def test_of_one_origin_the_lower_is_the_newer() -> None:
+def test_of_two_entries_with_the_same_age_the_lower_counts_as_newer() -> None:
     assert cut("- a\n- b\n- c", 7, ["x"] * 3).text == "- b\n- c"
 
 
@@ -55,12 +57,12 @@ def test_an_entry_is_as_new_as_its_newest_line() -> None:
     assert cut(text, 10, ["1", "9", "2", "3"]).text == "- a\n  more"
 
 
-def test_nothing_older_is_shown_than_what_was_left_out() -> None:
+def test_an_entry_older_than_an_omitted_entry_is_never_shown() -> None:
     text = "- tiny\n- a long one that does not fit any more\n- new"
     assert cut(text, 20).text == "- new"
 
 
-def test_a_heading_stays_as_long_as_something_below_it_does() -> None:
+def test_a_heading_stays_while_an_entry_below_it_stays() -> None:
     text = "# Memory\n\n## Old\n- a\n- b\n\n## New\n\n- c\n- d"
     assert cut(text, len(text) - 1).text == "# Memory\n\n## Old\n- b\n\n## New\n\n- c\n- d"
     assert cut(text, 30).text == "# Memory\n\n## New\n\n- c\n- d"
@@ -71,7 +73,7 @@ def pinned(count: int, others: int) -> str:
     return f"{head}\n\n## Others\n{lines_of(others)}"
 
 
-def test_pinned_entries_stay_first_though_they_are_the_oldest() -> None:
+def test_pinned_entries_are_shown_even_when_they_are_the_oldest() -> None:
     text = pinned(3, 50)
     found = cut(text, 200)
     assert "## Pinned\n- 00000000\n- 00000001\n- 00000002\n" in found.text
@@ -91,12 +93,12 @@ def test_pinned_entries_get_at_most_half_of_the_budget(count: int, shown: int) -
     assert cut(pinned(9, 50), 194).text.partition("## Others")[0].count("- ") == 8
 
 
-def test_where_only_pinned_entries_are_left_they_get_the_rest_too() -> None:
+def test_a_text_of_pinned_entries_alone_gets_the_whole_budget() -> None:
     found = cut("## Pinned\n" + lines_of(50), 300)
     assert len(found.text) > 280
 
 
-def test_an_entry_of_2000_characters_is_whole_and_one_of_2001_shown_by_its_beginning() -> None:
+def test_an_entry_over_2000_characters_is_shown_by_its_beginning() -> None:
     filler = "\n".join(["- " + "z" * 98] * 100)
     for length, is_whole in ((2_000, True), (2_001, False)):
         entry = "- " + "x" * (length - 2)
@@ -110,7 +112,7 @@ def test_an_entry_of_2000_characters_is_whole_and_one_of_2001_shown_by_its_begin
             assert shown.endswith(f" … ({more} more characters)")
 
 
-def test_a_text_without_entries_small_enough_is_shown_by_its_beginning() -> None:
+def test_a_text_that_is_one_oversized_entry_is_shown_by_its_beginning() -> None:
     found = cut("x" * 40_001, 40_000)
     assert found.text.startswith("x" * 1_900)
     assert found.text.endswith("more characters)")
@@ -129,14 +131,14 @@ def test_a_text_without_entries_small_enough_is_shown_by_its_beginning() -> None
         ([], 20, []),
     ],
 )
-def test_the_budget_is_shared_in_proportion_with_a_floor(
+def test_mounts_share_the_budget_in_proportion_with_a_floor(
     wanted: list[int], total: int, given: list[int]
 ) -> None:
     assert shares(wanted, total) == given
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20), st.integers(1, 20_000))
-def test_nobody_gets_more_than_they_want_nor_all_together_more_than_there_is(
+def test_a_share_of_the_budget_is_never_more_than_wanted_and_the_sum_never_more_than_the_total(
     wanted: list[int], total: int
 ) -> None:
     got = shares(wanted, total)
@@ -146,7 +148,7 @@ def test_nobody_gets_more_than_they_want_nor_all_together_more_than_there_is(
     assert all(share >= min(want, floor) for share, want in zip(got, wanted, strict=True))
 
 
-def test_memory_never_takes_more_than_two_fifths_of_the_context() -> None:
+def test_memory_takes_at_most_two_fifths_of_the_context() -> None:
     assert budget() == 40_000
     assert budget(39_999) == 39_999
     assert budget(40_001) == 40_000
@@ -162,7 +164,7 @@ texts = st.lists(
 
 
 @given(texts, st.integers(0, 300), st.lists(st.sampled_from("123"), min_size=40, max_size=40))
-def test_a_cut_keeps_its_budget_its_order_and_its_word(
+def test_a_shortened_text_stays_within_its_budget_in_order_and_counts_the_entries_left_out(
     text: str, room: int, ages: list[str]
 ) -> None:
     found = cut(text, room, ages)

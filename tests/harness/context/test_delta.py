@@ -1,3 +1,5 @@
+"""Deltas: changes of memory since the snapshot, sent beside a message."""
+
 from __future__ import annotations
 
 from datetime import date
@@ -27,33 +29,33 @@ def told(
     return news
 
 
-def test_a_delta_names_the_lines_that_came_and_went_and_where() -> None:
+def test_a_delta_shows_added_and_removed_lines_with_their_neighbours() -> None:
     before, after = shown("# M\n- a\n- b\n- c"), shown("# M\n- a\n- B\n- c\n- d", NEW)
     assert told(before, after).text == (
         '<memory-change workspace="notes">\n  - a\n- - b\n+ - B\n  - c\n+ - d\n</memory-change>'
     )
 
 
-def test_nothing_changed_nothing_told() -> None:
+def test_unchanged_memory_makes_no_delta() -> None:
     assert delta(7, shown("- a"), shown("- a", NEW), None, render) is None
     assert delta(7, (), (), None, render) is None
 
 
-def test_memory_that_appears_or_goes_is_told_whole() -> None:
+def test_a_delta_shows_appearing_and_disappearing_memory_in_full() -> None:
     assert "\n+ - a\n" in told((), shown("- a")).text
     gone = told(shown("- a"), ())
     assert "\n- - a\n" in gone.text
     assert with_deltas(shown("- a"), [gone]) == ()
 
 
-def test_another_day_is_told_alone_or_with_what_changed() -> None:
+def test_a_delta_states_a_new_date_alone_or_after_the_changed_lines() -> None:
     day = date(2026, 11, 19)
     assert told(shown("- a"), shown("- a"), day).text == "Today is Thursday, 2026-11-19 (UTC)."
     both = told(shown("- a"), shown("- b"), day)
     assert both.text.endswith("</memory-change>\n\nToday is Thursday, 2026-11-19 (UTC).")
 
 
-def test_memory_that_cannot_be_read_takes_nothing_away_and_is_told_once() -> None:
+def test_unreadable_memory_makes_one_delta_and_removes_nothing_from_the_prompt() -> None:
     failed = shown(None, unavailable="EIO")
     news = told(shown("- a"), failed)
     assert news.text == (
@@ -66,7 +68,7 @@ def test_memory_that_cannot_be_read_takes_nothing_away_and_is_told_once() -> Non
     assert delta(8, now, shown(None, unavailable="another reason"), None, render) is None
 
 
-def test_a_long_line_is_named_by_its_beginning_where_it_only_shows_the_way() -> None:
+def test_a_delta_shortens_a_long_unchanged_line() -> None:
     news = told(shown("- " + "x" * 500), shown("- " + "x" * 500 + "\n- y"))
     assert len(news.text) < 200
 
@@ -80,7 +82,7 @@ texts = st.lists(
 
 
 @given(st.lists(texts, min_size=1, max_size=6))
-def test_a_snapshot_and_its_deltas_are_what_memory_is_now(states: list[str]) -> None:
+def test_a_snapshot_with_its_deltas_equals_the_current_memory(states: list[str]) -> None:
     first = shown(states[0])
     deltas: list[Delta] = []
     for number, text in enumerate(states[1:]):
@@ -93,7 +95,7 @@ def test_a_snapshot_and_its_deltas_are_what_memory_is_now(states: list[str]) -> 
 
 
 @given(texts, texts)
-def test_every_line_between_the_tags_of_a_change_carries_a_mark(before: str, after: str) -> None:
+def test_every_line_within_a_delta_carries_a_mark(before: str, after: str) -> None:
     news = delta(1, shown(before), shown(after), None, render)
     if news is not None:
         opening, *lines, closing = news.text.split("\n")
@@ -106,17 +108,19 @@ lines = st.lists(st.sampled_from("abcde"), max_size=30)
 
 
 @given(lines, lines)
-def test_hunks_lead_from_the_one_to_the_other(old: list[str], new: list[str]) -> None:
+def test_applying_hunks_to_the_old_lines_gives_the_new_lines(
+    old: list[str], new: list[str]
+) -> None:
     assert applied(old, hunks(old, new)) == new
     if old == new:
         assert hunks(old, new) == ()
 
 
-def test_a_line_more_at_the_end_is_one_hunk() -> None:
+def test_a_line_added_at_the_end_is_one_hunk() -> None:
     assert hunks(["a", "b"], ["a", "b", "c"]) == (ChangedLines(2, 2, ("c",)),)
 
 
-def test_what_is_rewritten_from_end_to_end_is_not_compared_line_by_line() -> None:
+def test_hunks_of_fully_rewritten_lines_are_one_replacement() -> None:
     """Lines of many kinds, each of them often: the longest that a comparison can take."""
     old = [str(number % 150) for number in range(20_000)]
     new = [str(number * 7 % 150) for number in range(1, 20_000)]

@@ -1,3 +1,5 @@
+"""The fence around memory: no text inside it can end it or begin a tag."""
+
 from __future__ import annotations
 
 import random
@@ -74,7 +76,7 @@ BEGINS_A_TAG = re.compile(
 
 
 @pytest.mark.parametrize("text", FORGERIES)
-def test_no_content_can_end_its_fence_or_begin_another(text: str) -> None:
+def test_fenced_text_cannot_end_its_fence_or_begin_another(text: str) -> None:
     assert not BEGINS_A_TAG.search(fenced(text))
 
 
@@ -86,19 +88,21 @@ def test_no_content_can_end_its_fence_or_begin_another(text: str) -> None:
         "",
     ],
 )
-def test_a_fence_leaves_ordinary_text_alone(text: str) -> None:
+def test_a_fence_leaves_ordinary_text_unchanged(text: str) -> None:
     assert fenced(text) == text
 
 
 @pytest.mark.parametrize("form", DISGUISED)
-def test_a_disguised_tag_loses_its_bracket_and_nothing_else_but_selectors(form: str) -> None:
+def test_a_fence_escapes_the_bracket_of_a_disguised_tag_and_drops_variation_selectors(
+    form: str,
+) -> None:
     text = form.format(s="\ufe0f")
     told = fenced(f"a {text} b")
     escaped = "&#91;" if text[0] == "[" else "&lt;"
     assert told == f"a {escaped}{text[1:].replace(chr(0xFE0F), '')} b"
 
 
-def test_ordinary_lines_come_out_as_they_went_in() -> None:
+def test_a_fence_leaves_2000_random_ordinary_lines_unchanged() -> None:
     chosen = random.Random(7)
     lines = [_ordinary(chosen) for _ in range(2000)]
     assert [fenced(line) for line in lines] == lines
@@ -160,18 +164,18 @@ def test_a_fence_holds_for_any_text(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_a_value_within_a_line_stays_within_it(text: str) -> None:
+def test_a_fenced_value_within_a_line_stays_on_that_line(text: str) -> None:
     for held in (one_line(text), attribute(text)):
         assert len(held.splitlines()) <= 1
         assert "`" not in held
     assert not set(attribute(text)) & set('<>"')
 
 
-def test_an_attribute_cannot_leave_its_quotes() -> None:
+def test_a_fenced_attribute_cannot_leave_its_quotes() -> None:
     assert attribute('a" file="b\n<x>') == "a file=b x"
 
 
-def test_what_has_no_shape_is_taken_out() -> None:
+def test_a_fence_removes_invisible_and_control_characters() -> None:
     hidden = (
         "a\u200b\u200c\u200d\u2060\ufeffb\u202e\u2066c\U000e0041\U000e007fd\u3164e\ufe01f\x00\x1b"
     )

@@ -1,5 +1,4 @@
-"""No content of memory can forge a part, a role or a summary: whatever stands in it, what is outside of
-its fences is byte for byte what it is around harmless content."""
+"""The fence in a whole prompt: memory cannot forge a part, a role or a summary."""
 
 from __future__ import annotations
 
@@ -87,7 +86,7 @@ BENIGN = sent("- x", "- y", Note("notes/a.md", "A"), "what it is for", "EIO")
 
 @settings(deadline=None, max_examples=300)
 @given(hostile, hostile, hostile, hostile, hostile, hostile)
-def test_what_is_outside_of_the_fences_does_not_depend_on_what_is_inside(
+def test_the_prompt_outside_the_fences_does_not_depend_on_the_memory_inside(
     text: str, later: str, path: str, heading: str, description: str, reason: str
 ) -> None:
     request = sent(text, later + "\n- more", Note(path, heading), description, reason)
@@ -103,7 +102,7 @@ def test_what_is_outside_of_the_fences_does_not_depend_on_what_is_inside(
 
 @settings(deadline=None, max_examples=300)
 @given(hostile, hostile)
-def test_a_change_of_memory_is_one_block_beside_one_message_of_one_role(
+def test_a_change_of_memory_is_one_fenced_block_beside_one_user_message(
     text: str, later: str
 ) -> None:
     request = sent(text, later + "\n- more", Note("notes/a.md", "A"), "", "EIO")

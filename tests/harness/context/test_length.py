@@ -1,3 +1,5 @@
+"""The length of a request: characters, estimated tokens, and its digest."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,7 @@ MESSAGES = (
 )
 
 
-def test_characters_are_the_code_points_of_the_json_of_system_and_messages() -> None:
+def test_the_length_in_characters_is_that_of_the_json_of_system_and_messages() -> None:
     request = ModelRequest(("You are brief.", "😀"), MESSAGES, (TOOL,))
     shown = request.as_json()
     text = json.dumps(
@@ -36,12 +38,12 @@ def test_characters_are_the_code_points_of_the_json_of_system_and_messages() -> 
 
 
 @pytest.mark.parametrize("text", ["", "a", "😀", "\ud83d", "\n", "\x00", '"', "é"])
-def test_each_letter_counts_as_its_json_does(text: str) -> None:
+def test_each_character_counts_with_the_length_of_its_json_form(text: str) -> None:
     added = characters((), (user(text * 7),)) - characters((), (user(""),))
     assert added == 7 * (len(json.dumps(text, ensure_ascii=False)) - 2)
 
 
-def test_tokens_are_estimated_from_how_the_request_before_turned_out() -> None:
+def test_tokens_are_estimated_from_the_counted_tokens_of_the_previous_request() -> None:
     request = ModelRequest(("s" * 1_000,), (user("x" * 3_000),), (TOOL,))
     first = measured(request, None)
     assert first.tokens == round(first.all_characters / 4)
@@ -55,7 +57,7 @@ def test_tokens_are_estimated_from_how_the_request_before_turned_out() -> None:
     )
 
 
-def test_what_nobody_has_counted_stays_as_it_was_estimated() -> None:
+def test_a_length_without_counted_tokens_keeps_its_estimate() -> None:
     length = Length(10, 20, 30)
     assert length.counted(0) == length
     assert length_of(length.as_json()) == length
@@ -63,7 +65,7 @@ def test_what_nobody_has_counted_stays_as_it_was_estimated() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_tools_are_as_long_as_their_json_and_the_digest_is_that_of_the_whole_request(
+def test_tools_count_with_the_length_of_their_json_and_the_digest_covers_the_whole_request(
     count: int,
 ) -> None:
     tools = tuple(ToolSpec(f"t{n}", "Ärger, 猫", {"default": [True, 1, "é"]}) for n in range(count))

@@ -1,3 +1,5 @@
+"""Pruning: which old tool traffic a request leaves out or shortens."""
+
 from __future__ import annotations
 
 import json
@@ -91,13 +93,13 @@ def as_said(said: Sequence[HistoryMessage]) -> tuple[Numbered, ...]:
     return tuple((one.number, one.message) for one in said)
 
 
-def test_the_turn_that_runs_is_untouched() -> None:
+def test_pruning_leaves_the_running_turn_unchanged() -> None:
     talk = Talk()
     turn = talk.turn(LONG, LONG)
     assert talk.shown(running=turn) == as_said(talk.said)
 
 
-def test_a_turn_that_has_ended_has_no_thinking_and_short_results() -> None:
+def test_pruning_removes_thinking_and_shortens_results_of_an_ended_turn() -> None:
     talk = Talk()
     talk.turn(LONG, "short")
     shown = talk.shown()
@@ -116,7 +118,7 @@ def test_a_turn_that_has_ended_has_no_thinking_and_short_results() -> None:
     ]
 
 
-def test_calls_keep_their_inputs_however_long() -> None:
+def test_pruning_keeps_the_inputs_of_tool_calls() -> None:
     talk = Talk()
     turn = TurnId("turn_1")
     call = ToolCall("t1", "write", {"path": "a.md", "content": LONG * 20})
@@ -129,7 +131,7 @@ def test_calls_keep_their_inputs_however_long() -> None:
     assert call in parts(talk.shown())
 
 
-def test_turned_off_everything_is_shown() -> None:
+def test_pruning_that_is_turned_off_shows_the_whole_transcript() -> None:
     talk = Talk()
     for _ in range(20):
         talk.turn(LONG, "x" * 40_000)
@@ -138,7 +140,7 @@ def test_turned_off_everything_is_shown() -> None:
     assert talk.leaving(None) == NOTHING_LEAVES
 
 
-def test_what_has_ended_is_the_same_from_then_on() -> None:
+def test_pruning_shows_an_ended_turn_the_same_in_every_later_request() -> None:
     talk = Talk()
     talk.turn(LONG)
     before = talk.shown()
@@ -150,7 +152,7 @@ def test_what_has_ended_is_the_same_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3, 10])
-def test_tool_traffic_may_leave_after_so_many_further_turns(turns: int) -> None:
+def test_tool_traffic_leaves_after_the_configured_number_of_turns(turns: int) -> None:
     talk = Talk()
     for number in range(1, 15):
         running = talk.turn(LONG)
@@ -160,7 +162,7 @@ def test_tool_traffic_may_leave_after_so_many_further_turns(turns: int) -> None:
             assert kept == [f"t{n}-0" for n in range(max(1, ended - turns + 1), number + 1)]
 
 
-def test_what_is_said_stays_when_the_traffic_beside_it_has_left() -> None:
+def test_texts_stay_when_the_tool_traffic_beside_them_has_left() -> None:
     talk = Talk()
     for _ in range(3):
         talk.turn(LONG)
@@ -170,7 +172,7 @@ def test_what_is_said_stays_when_the_traffic_beside_it_has_left() -> None:
     assert texts == ["question", "remark", "answer"] * 3
 
 
-def test_what_would_leave_is_counted_as_it_is_shown_and_only_once() -> None:
+def test_the_leaving_traffic_is_counted_in_its_shortened_form_and_once() -> None:
     talk = Talk()
     for number in range(30):
         talk.turn(*[LONG] * (number % 3), "short")
@@ -187,7 +189,7 @@ def test_what_would_leave_is_counted_as_it_is_shown_and_only_once() -> None:
 
 
 @pytest.mark.parametrize("since", range(0, 20, 3))
-def test_pairs_go_together(since: int) -> None:
+def test_a_tool_call_and_its_result_are_pruned_together(since: int) -> None:
     """A number in the middle of a turn, which no snapshot has, shows all of the turn or none."""
     talk = Talk()
     for _ in range(4):
@@ -196,7 +198,7 @@ def test_pairs_go_together(since: int) -> None:
     assert [one.call_id for one in results(shown)] == calls(shown)
 
 
-def test_to_prune_again_changes_nothing() -> None:
+def test_pruning_twice_changes_nothing() -> None:
     talk = Talk()
     for _ in range(30):
         talk.turn(LONG, "y" * 401, "z" * 400)
@@ -207,7 +209,7 @@ def test_to_prune_again_changes_nothing() -> None:
         assert prune(again, pruning, render, running=None, traffic_from=since) == once
 
 
-def test_an_id_too_long_for_read_result_is_not_named() -> None:
+def test_a_shortened_result_does_not_name_a_call_id_that_read_result_would_refuse() -> None:
     talk = Talk()
     turn, call_id = TurnId("turn_1"), "t" * 500
     talk.add(turn, user("hello"))
@@ -218,7 +220,7 @@ def test_an_id_too_long_for_read_result_is_not_named() -> None:
     assert "read_result" not in result.text
 
 
-def test_hard_pruning_leaves_only_the_running_turns_traffic_and_heads_and_tails() -> None:
+def test_hard_pruning_keeps_the_running_turns_traffic_and_shortens_all_texts() -> None:
     talk = Talk()
     talk.turn(LONG, said=LONG, answer=LONG)
     running = talk.turn(LONG, LONG, said=LONG * 2, answer=None)
@@ -239,7 +241,7 @@ def test_hard_pruning_leaves_only_the_running_turns_traffic_and_heads_and_tails(
 
 @pytest.mark.parametrize("length", [399, 400, 401, 402, 500, 10_000, 99_999])
 @pytest.mark.parametrize("letter", ["x", "😀", "\ud800", "\n"])
-def test_a_shortened_text_is_as_long_as_it_may_be(length: int, letter: str) -> None:
+def test_a_shortened_text_fills_its_limit_with_head_and_tail(length: int, letter: str) -> None:
     def left_out(count: int) -> str:
         return f"({count:,} left out)"
 

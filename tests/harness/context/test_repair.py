@@ -1,3 +1,5 @@
+"""Repair: a damaged history becomes one that the provider accepts."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -50,7 +52,7 @@ def renamed(message: Message) -> Message:
     return Message(message.role, tuple(parts))
 
 
-def test_an_intact_history_passes_unchanged() -> None:
+def test_repair_returns_an_intact_history_unchanged() -> None:
     history = (USER, CALL, RESULT, Message("assistant", (USE, FOUND, *ANSWER.parts)), USER)
     assert repair(history) is history
 
@@ -113,7 +115,7 @@ def test_an_intact_history_passes_unchanged() -> None:
         ),
     ],
 )
-def test_a_damaged_history_is_repaired(
+def test_repair_makes_a_damaged_history_acceptable(
     damaged: tuple[Message, ...], repaired: tuple[Message, ...]
 ) -> None:
     assert repair(damaged) == repaired

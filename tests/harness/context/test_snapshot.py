@@ -1,3 +1,5 @@
+"""The snapshot of the prompt: when a session takes a new one and when a delta is enough."""
+
 from __future__ import annotations
 
 from dataclasses import fields, replace
@@ -63,13 +65,13 @@ def reason(before: ShownState | None, now: Moment) -> str:
     return news.reason
 
 
-def test_the_first_request_takes_a_snapshot_and_the_next_needs_nothing() -> None:
+def test_the_first_request_takes_a_snapshot_and_an_unchanged_second_reuses_the_snapshot() -> None:
     assert reason(None, moment()) == "first"
     assert decide(held(), moment(), render) is None
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(SnapshotKey)])
-def test_other_terms_are_another_snapshot(field: str) -> None:
+def test_a_changed_snapshot_key_takes_a_new_snapshot(field: str) -> None:
     now = replace(moment(), terms=replace(TERMS, **{field: "other"}))
     assert reason(held(), now) == field
     news = decide(held(), now, render)
@@ -78,17 +80,17 @@ def test_other_terms_are_another_snapshot(field: str) -> None:
     assert decide(ShownState(news, (), NOW), now, render) is None
 
 
-def test_a_reset_is_named_before_everything_that_comes_with_it() -> None:
+def test_a_reset_is_the_reason_given_before_all_other_changes() -> None:
     assert (
         reason(held(), replace(moment(), terms=SnapshotKey("2", "9", "", "", "x", "y"))) == "reset"
     )
 
 
-def test_what_was_erased_must_not_stand_there_any_longer() -> None:
+def test_erased_memory_takes_a_new_snapshot() -> None:
     assert reason(held(), moment(is_erased=True)) == "erased"
 
 
-def test_memory_that_comes_back_is_another_snapshot_whether_it_was_missing_or_told() -> None:
+def test_memory_that_is_available_again_takes_a_new_snapshot() -> None:
     missing = held(None, unavailable="EIO")
     assert decide(missing, moment(None, unavailable="EIO again"), render) is None
     assert reason(missing, moment()) == "available_again"
@@ -107,7 +109,7 @@ def test_a_change_of_memory_is_a_delta_beside_the_newest_message() -> None:
     assert decide(after, moment(TEA + "\n- and coffee", entry=9), render) is None
 
 
-def test_what_was_taken_back_is_told_again() -> None:
+def test_a_change_of_memory_that_is_reverted_is_a_second_delta() -> None:
     after = told(held(), moment(TEA + "\n- and coffee"))
     news = decide(after, moment(TEA), render)
     assert isinstance(news, Delta)
@@ -115,7 +117,7 @@ def test_what_was_taken_back_is_told_again() -> None:
 
 
 @pytest.mark.parametrize(("beyond", "is_delta"), [(-1, True), (0, True), (1, False)])
-def test_deltas_that_exceed_a_quarter_of_the_snapshot_are_another_one(
+def test_deltas_over_a_quarter_of_the_snapshot_take_a_new_snapshot(
     beyond: int, is_delta: bool
 ) -> None:
     before = held()
@@ -142,9 +144,7 @@ def test_many_small_deltas_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize(("beyond", "is_snapshot"), [(-1, False), (0, True), (1, True)])
-def test_traffic_leaves_with_a_snapshot_of_its_own_when_a_step_goes_at_once(
-    beyond: int, is_snapshot: bool
-) -> None:
+def test_enough_leaving_tool_traffic_takes_a_new_snapshot(beyond: int, is_snapshot: bool) -> None:
     now = moment(leaving=Leaving(7, STEP_CHARACTERS_MIN + beyond))
     news = decide(held(), now, render)
     assert isinstance(news, Snapshot) == is_snapshot
@@ -152,7 +152,7 @@ def test_traffic_leaves_with_a_snapshot_of_its_own_when_a_step_goes_at_once(
         assert reason(held(), now) == "traffic"
 
 
-def test_whatever_a_snapshot_is_taken_for_what_may_leave_the_messages_goes_with_it() -> None:
+def test_every_new_snapshot_drops_the_tool_traffic_that_may_leave() -> None:
     first = decide(None, moment(leaving=Leaving(7, 10)), render)
     assert isinstance(first, Snapshot)
     assert first.traffic_from == 7
@@ -163,7 +163,9 @@ def test_whatever_a_snapshot_is_taken_for_what_may_leave_the_messages_goes_with_
 
 
 @pytest.mark.parametrize(("seconds", "is_expired"), [(-1, False), (0, False), (1, True)])
-def test_a_snapshot_outlives_the_cache_by_no_request(seconds: int, is_expired: bool) -> None:
+def test_a_snapshot_expires_with_the_lifetime_of_the_providers_cache(
+    seconds: int, is_expired: bool
+) -> None:
     later = NOW + CACHE_LIFETIME + timedelta(seconds=seconds)
     news = decide(held(), moment(at=later), render)
     assert isinstance(news, Snapshot) == is_expired
@@ -171,7 +173,7 @@ def test_a_snapshot_outlives_the_cache_by_no_request(seconds: int, is_expired: b
         assert reason(held(), moment(at=later)) == "expired"
 
 
-def test_another_day_is_told_once() -> None:
+def test_a_new_date_makes_one_delta() -> None:
     evening = datetime(2026, 11, 18, 23, 59, 59, tzinfo=UTC)
     before = held(at=evening)
     after = told(before, moment(at=evening + timedelta(seconds=1)))
@@ -179,7 +181,7 @@ def test_another_day_is_told_once() -> None:
     assert decide(after, moment(at=evening + timedelta(seconds=2)), render) is None
 
 
-def test_a_snapshot_comes_back_from_the_store_as_it_was() -> None:
+def test_a_stored_snapshot_is_read_back_unchanged() -> None:
     taken = held(None, unavailable="EIO").snapshot
     assert snapshot_of(1, taken.as_json()) == taken
     later = replace(taken, traffic_from=12)

@@ -1,3 +1,5 @@
+"""Importing notes: where files go, and that nothing in the workspace is overwritten."""
+
 from __future__ import annotations
 
 import shutil
@@ -51,7 +53,7 @@ def reasons(plan: ImportPlan) -> dict[str, str]:
     return {left.name: left.reason for left in plan.left}
 
 
-def test_every_file_of_a_directory_keeps_its_place_in_one_revision(
+def test_importing_a_directory_keeps_every_path_in_one_revision(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(source, {"notes/a.md": "a\n", "plans/2026/b.md": "b\n", "data.bin": b"\0\xff"})
@@ -66,7 +68,7 @@ def test_every_file_of_a_directory_keeps_its_place_in_one_revision(
     assert notes.read("data.bin").data == b"\0\xff"
 
 
-def test_bringing_the_same_again_changes_nothing(
+def test_importing_the_same_directory_again_changes_nothing(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(source, {"MEMORY.md": "# Memory\n\n- tea\n", "notes/a.md": "a\n"})
@@ -78,7 +80,7 @@ def test_bringing_the_same_again_changes_nothing(
     assert fates(plan_import(source, notes))["notes/a.md"] == ("known", "notes/a.md")
 
 
-def test_nothing_is_overwritten(harness: Harness, notes: Workspace, source: Path) -> None:
+def test_an_import_overwrites_no_file(harness: Harness, notes: Workspace, source: Path) -> None:
     me = harness.rooms.principal.author("api")
     notes.write("notes/a.md", "mine\n", by=me)
     notes.write("TASKS.md", "# Tasks\n\n- [ ] mine\n", by=me)
@@ -93,7 +95,7 @@ def test_nothing_is_overwritten(harness: Harness, notes: Workspace, source: Path
     assert {item.fate for item in plan_import(source, notes).items} == {"same"}
 
 
-def test_a_list_that_is_no_text_is_put_beside(
+def test_a_memory_file_that_is_not_text_is_imported_beside_the_existing_file(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(source, {"MEMORY.md": b"\xff\xfe# M"})
@@ -105,7 +107,7 @@ def test_a_list_that_is_no_text_is_put_beside(
     assert notes.read(plan.items[0].path).data == b"\xff\xfe# M"
 
 
-def test_what_somebody_wrote_after_the_plan_stops_it(
+def test_an_import_stops_at_a_file_changed_after_the_plan(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(source, {"notes/a.md": "theirs\n"})
@@ -117,7 +119,9 @@ def test_what_somebody_wrote_after_the_plan_stops_it(
     assert notes.read("notes/a.md").text == "by hand, a moment ago\n"
 
 
-def test_names_are_mapped_or_left_and_each_is_told(notes: Workspace, source: Path) -> None:
+def test_imported_names_are_mapped_or_skipped_and_each_is_reported(
+    notes: Workspace, source: Path
+) -> None:
     fill(
         source,
         {
@@ -146,7 +150,7 @@ def test_names_are_mapped_or_left_and_each_is_told(notes: Workspace, source: Pat
     assert left["MEMORY.md/inside.md"] == "would lie below MEMORY.md, which is a file"
 
 
-def test_twins_of_the_parcel_do_not_overwrite_each_other(
+def test_imported_files_whose_names_collide_do_not_overwrite_each_other(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(
@@ -159,9 +163,7 @@ def test_twins_of_the_parcel_do_not_overwrite_each_other(
     assert texts == {"one\n", "two\n", "3\n", "4\n"}
 
 
-def test_more_than_there_is_room_for_is_refused_before_anything_is_written(
-    harness: Harness, source: Path
-) -> None:
+def test_an_import_over_the_quota_is_refused_before_writing(harness: Harness, source: Path) -> None:
     config = {"quota": {"files": 10, "bytes": 10_000, "fileBytes": 6_000}}
     small = harness.workspaces.create("small", config=config)
     tip = small.tip()
@@ -171,7 +173,7 @@ def test_more_than_there_is_room_for_is_refused_before_anything_is_written(
     assert small.tip() == tip
 
 
-def test_many_files_are_few_revisions(
+def test_many_imported_files_become_few_revisions(
     harness: Harness, notes: Workspace, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.integrations.import_notes.REVISION_FILES_MAX", 10)
@@ -187,7 +189,7 @@ def test_many_files_are_few_revisions(
 # --- what people have -------------------------------------------------------------------------------
 
 
-def test_the_instructions_of_a_project_go_into_memory(
+def test_the_instructions_of_a_project_are_imported_into_memory(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(
@@ -217,7 +219,7 @@ def test_the_instructions_of_a_project_go_into_memory(
     assert plan_import(source, notes).after == {}
 
 
-def test_long_instructions_become_a_note_that_memory_points_at(
+def test_long_instructions_are_imported_as_a_note_linked_from_memory(
     harness: Harness, notes: Workspace, source: Path
 ) -> None:
     fill(source, {"CLAUDE.md": "".join(f"- rule {number}\n" for number in range(200))})
@@ -233,7 +235,7 @@ CLAUDES = {
 }
 
 
-def test_a_memory_folder_of_claude_code_is_an_index_and_its_notes(
+def test_a_memory_folder_of_claude_code_is_imported_as_index_and_notes(
     harness: Harness, notes: Workspace, tmp_path: Path
 ) -> None:
     project = tmp_path / ".claude/projects/-home-ann-shop"
@@ -251,7 +253,7 @@ def test_a_memory_folder_of_claude_code_is_an_index_and_its_notes(
     assert f"harness import {project}/memory" in (refused.value.remedy or "")
 
 
-def test_a_vault_of_obsidian_becomes_notes(
+def test_an_obsidian_vault_is_imported_as_notes(
     harness: Harness, notes: Workspace, source: Path, tmp_path: Path
 ) -> None:
     fill(
@@ -275,13 +277,15 @@ def test_a_vault_of_obsidian_becomes_notes(
     assert notes.read("notes/img/leaf.png").data == b"\x89PNG"
 
 
-def test_a_file_alone_is_a_note(harness: Harness, notes: Workspace, source: Path) -> None:
+def test_a_single_file_is_imported_as_a_note(
+    harness: Harness, notes: Workspace, source: Path
+) -> None:
     fill(source, {"garden.md": "g\n", "MEMORY.md": "# Memory\n\n- new\n"})
     assert plan_import(source / "garden.md", notes).items[0].path == "notes/garden.md"
     assert plan_import(source / "MEMORY.md", notes).items[0].path == "MEMORY.md"
 
 
-def test_what_is_not_there_is_said(notes: Workspace, source: Path) -> None:
+def test_importing_a_missing_path_is_not_found(notes: Workspace, source: Path) -> None:
     with pytest.raises(NotFound):
         plan_import(source / "nothing", notes)
     assert plan_import(source, notes).items == ()

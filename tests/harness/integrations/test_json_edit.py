@@ -1,3 +1,5 @@
+"""Editing JSON text: one value changes and every other byte stays."""
+
 from __future__ import annotations
 
 import json
@@ -33,13 +35,13 @@ objects = st.dictionaries(st.text(max_size=4).filter(lambda key: key != "ours"),
 layouts = st.sampled_from([None, 2, 4, "\t"])
 
 
-def test_one_key_is_added_and_every_other_byte_stays() -> None:
+def test_adding_a_json_key_keeps_every_other_byte() -> None:
     changed = with_value(SETTINGS, ["autoMemoryDirectory"], "/x")
     assert changed == SETTINGS.replace("1.50\n", '1.50,\n    "autoMemoryDirectory": "/x"\n')
     assert without(changed, ["autoMemoryDirectory"]) == SETTINGS
 
 
-def test_an_item_is_added_where_it_belongs() -> None:
+def test_a_json_item_is_appended_to_its_list() -> None:
     changed = with_item(SETTINGS, ["hooks", "SessionStart"], {"hooks": [1]})
     assert changed == SETTINGS.replace(
         '"Stop": [{ "hooks": [] }]\n',
@@ -53,13 +55,13 @@ def test_an_item_is_added_where_it_belongs() -> None:
     assert without_items(twice, ["permissions", "allow"], lambda item: item == "Read") == SETTINGS
 
 
-def test_a_value_is_replaced_in_its_place() -> None:
+def test_a_json_value_is_replaced_in_place() -> None:
     assert with_value(SETTINGS, ["model"], "haiku") == SETTINGS.replace("opus", "haiku")
     assert value_at(SETTINGS, ["permissions", "allow"]) == ["Bash(ls:*)"]
     assert value_at(SETTINGS, ["nothing", "here"]) is None
 
 
-def test_comments_beside_what_is_removed_stay() -> None:
+def test_comments_beside_a_removed_json_key_stay() -> None:
     text = '{\n  "a": 1, // about a\n  // about b\n  "b": 2,\n  "c": 3}\n'
     assert without(text, ["b"]) == '{\n  "a": 1, // about a\n  // about b\n  "c": 3}\n'
     assert without(text, ["c"]) == '{\n  "a": 1, // about a\n  // about b\n  "b": 2}\n'
@@ -70,12 +72,12 @@ def test_comments_beside_what_is_removed_stay() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a" 1}', "{'a': 1}", '{"a": 1} x', "[1 2]", "[" * 200])
-def test_what_is_not_json_is_refused_with_its_line(text: str) -> None:
+def test_text_that_is_not_json_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(Refused, match="is not JSON"):
         with_value(text, ["a"], 1)
 
 
-def test_what_is_of_another_kind_is_not_replaced() -> None:
+def test_a_json_value_of_another_type_is_not_replaced() -> None:
     with pytest.raises(Refused, match="is not an object"):
         with_value('{"hooks": []}', ["hooks", "Stop"], 1)
     with pytest.raises(Refused, match="is not a list"):
@@ -83,7 +85,7 @@ def test_what_is_of_another_kind_is_not_replaced() -> None:
 
 
 @given(objects, layouts, values)
-def test_a_key_that_is_added_and_removed_leaves_the_bytes_of_before(
+def test_adding_and_removing_a_json_key_restores_the_bytes(
     before: dict[str, Any], layout: Any, value: Any
 ) -> None:
     text = json.dumps(before, indent=layout, ensure_ascii=False)
@@ -93,7 +95,7 @@ def test_a_key_that_is_added_and_removed_leaves_the_bytes_of_before(
 
 
 @given(st.lists(values, max_size=4), layouts, values)
-def test_an_item_that_is_added_and_removed_leaves_the_bytes_of_before(
+def test_adding_and_removing_a_json_item_restores_the_bytes(
     before: list[Any], layout: Any, value: Any
 ) -> None:
     text = json.dumps({"list": before}, indent=layout, ensure_ascii=False)
@@ -105,7 +107,7 @@ def test_an_item_that_is_added_and_removed_leaves_the_bytes_of_before(
 
 
 @given(objects, layouts, st.data())
-def test_whatever_is_removed_the_rest_is_what_it_was(
+def test_removing_a_json_key_keeps_all_other_values(
     before: dict[str, Any], layout: Any, data: st.DataObject
 ) -> None:
     text = json.dumps(before, indent=layout, ensure_ascii=False)

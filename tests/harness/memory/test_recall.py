@@ -1,3 +1,5 @@
+"""Recall over several workspaces of an account."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,7 +12,7 @@ from workspaces.revision import Author
 PERSON = Author("ann", "usr_1", "api")
 
 
-def test_lines_of_several_workspaces_are_one_ranking_with_every_field(harness: Harness) -> None:
+def test_recall_over_several_workspaces_returns_one_ranking(harness: Harness) -> None:
     for name in ("one", "two"):
         harness.workspaces.create(name)
     one, two = (harness.workspaces.get(name) for name in ("one", "two"))
@@ -36,7 +38,7 @@ def test_lines_of_several_workspaces_are_one_ranking_with_every_field(harness: H
     assert 0 < shown["score"] < 2
 
 
-def test_since_takes_a_day_or_a_moment() -> None:
+def test_recall_since_accepts_a_date_or_a_time() -> None:
     assert since_of("2026-01-31") == "2026-01-31T00:00:00.000000Z"
     assert since_of("2026-01-31T14:00") == "2026-01-31T14:00:00.000000Z"
     assert since_of("2026-01-31T14:00+02:00") == "2026-01-31T12:00:00.000000Z"

@@ -1,4 +1,4 @@
-"""A mount without a sandbox, of a workspace in S3: read there, by a machine that has no copy of it."""
+"""Remote memory: a mount without a sandbox is read in S3, on a machine without a local copy."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def memory_of(machine: Harness) -> str:
     return "\n".join(part.text for part in parts if part.is_memory)
 
 
-def test_a_turn_is_shown_the_memory_and_the_index_and_leaves_no_copy(
+def test_a_turn_shows_remote_memory_and_its_index_without_a_local_copy(
     elsewhere: Harness, library: Workspace, model: ScriptedModel
 ) -> None:
     model.script("green")
@@ -110,7 +110,7 @@ def test_a_turn_is_shown_the_memory_and_the_index_and_leaves_no_copy(
     assert bare(elsewhere, library)
 
 
-def test_what_was_shown_is_named_by_the_version_of_the_file(
+def test_a_receipt_names_remote_memory_by_the_version_of_its_file(
     elsewhere: Harness, model: ScriptedModel
 ) -> None:
     model.script("green")
@@ -123,7 +123,7 @@ def test_what_was_shown_is_named_by_the_version_of_the_file(
     assert [one["revision"] for one in turn["entered"]] == [shown.revision]
 
 
-def test_what_another_machine_pushes_is_told_at_the_next_turn(
+def test_a_change_pushed_by_another_machine_is_a_delta_in_the_next_turn(
     opened: Open, elsewhere: Harness, library: Workspace, model: ScriptedModel
 ) -> None:
     model.script("green", "black")
@@ -157,7 +157,7 @@ def test_what_another_machine_pushes_is_told_at_the_next_turn(
         ("*", "MEMORY.md"),
     ],
 )
-def test_one_matcher_finds_the_same_in_s3_and_in_a_copy(
+def test_glob_finds_the_same_paths_in_s3_as_in_a_local_copy(
     elsewhere: Harness, library: Workspace, pattern: str, path: str | None
 ) -> None:
     here = elsewhere.agents.create("copying", workspaces=["library"], private="off")
@@ -170,7 +170,7 @@ def test_one_matcher_finds_the_same_in_s3_and_in_a_copy(
     assert answers[0] == answers[1]
 
 
-def test_reading_is_the_same_and_what_is_not_there_is_said(elsewhere: Harness) -> None:
+def test_read_works_on_a_remote_mount_and_reports_a_missing_file(elsewhere: Harness) -> None:
     desk = desk_of(elsewhere)
     assert call(desk, "read", path="/notes/one.md").text.startswith("     1\t# The first\n")
     missing = call(desk, "read", path="notes/none.md")
@@ -178,7 +178,9 @@ def test_reading_is_the_same_and_what_is_not_there_is_said(elsewhere: Harness) -
     assert call(desk, "read", path="../x").is_error
 
 
-def test_nothing_else_can_be_done_there(elsewhere: Harness, library: Workspace) -> None:
+def test_a_remote_mount_offers_no_writing_recall_or_grep(
+    elsewhere: Harness, library: Workspace
+) -> None:
     notes = elsewhere.workspaces.record("notes")
     desk = desk_of(
         elsewhere,
@@ -204,7 +206,7 @@ def test_nothing_else_can_be_done_there(elsewhere: Harness, library: Workspace) 
     assert bare(elsewhere, library)
 
 
-def test_a_store_that_does_not_answer_stops_no_turn(
+def test_an_unreachable_s3_does_not_stop_a_turn(
     opened: Open, library: Workspace, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -224,7 +226,7 @@ def test_a_store_that_does_not_answer_stops_no_turn(
     assert "- tea is green" in "\n".join(model.requests[1].system)
 
 
-def test_a_home_that_does_not_know_where_s3_is_says_so(
+def test_a_home_without_an_s3_location_reports_remote_memory_as_unavailable(
     opened: Open, library: Workspace, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_S3")
@@ -237,7 +239,7 @@ def put(seaweedfs: S3Server, prefix: str, library: Workspace, name: str, data: b
     client.close()
 
 
-def test_what_would_be_no_file_anywhere_is_not_found(
+def test_invalid_paths_and_conflict_copies_in_s3_are_not_listed(
     elsewhere: Harness, library: Workspace, seaweedfs: S3Server, prefix: str
 ) -> None:
     put(seaweedfs, prefix, library, "notes/a:b.md", b"# bad name\n")
@@ -248,9 +250,7 @@ def test_what_would_be_no_file_anywhere_is_not_found(
     assert "bad name" not in shown and "second file" not in shown
 
 
-def test_more_than_the_workspace_may_hold_is_refused_and_not_gathered(
-    elsewhere: Harness, library: Workspace
-) -> None:
+def test_a_remote_listing_over_the_quota_is_refused(elsewhere: Harness, library: Workspace) -> None:
     elsewhere.workspaces.patch(library.record.id, {"config": {"quota": {"files": 5}}})
     answer = call(desk_of(elsewhere), "glob", pattern="**")
     assert answer.is_error and "7 names is over the limit of 5" in answer.text
@@ -261,26 +261,32 @@ def test_more_than_the_workspace_may_hold_is_refused_and_not_gathered(
     assert "(unavailable right now: names below notes/" in memory_of(elsewhere)
 
 
-def test_a_file_beyond_the_quota_is_not_read(elsewhere: Harness, library: Workspace) -> None:
+def test_a_remote_file_over_the_quota_is_not_read(elsewhere: Harness, library: Workspace) -> None:
     elsewhere.workspaces.patch(library.record.id, {"config": {"quota": {"fileBytes": 10}}})
     answer = call(desk_of(elsewhere), "read", path="MEMORY.md")
     assert answer.is_error and "over the limit of 10" in answer.text
     assert "(unavailable right now: " in memory_of(elsewhere)
 
 
-def test_no_memory_file_no_part(opened: Open, elsewhere: Harness, library: Workspace) -> None:
+def test_a_remote_workspace_without_a_memory_file_has_no_prompt_part(
+    opened: Open, elsewhere: Harness, library: Workspace
+) -> None:
     library.delete("MEMORY.md", by=PERSON)
     opened("writer").workspaces.sync("library").run()
     assert memory_of(elsewhere) == ""
 
 
-def test_a_deleted_workspace_is_left_out(elsewhere: Harness, library: Workspace) -> None:
+def test_a_deleted_remote_workspace_is_left_out_of_the_mounts(
+    elsewhere: Harness, library: Workspace
+) -> None:
     elsewhere.deletion.workspace(library.record.id, force=True)
     agent: AgentRecord = elsewhere.agents.get("reader")
     assert missing_mounts(agent, elsewhere.agents.bindings(agent)) == ["library"]
 
 
-def test_an_agent_without_a_sandbox_reads_a_copy(elsewhere: Harness, library: Workspace) -> None:
+def test_a_mount_without_its_own_sandbox_setting_is_read_from_a_local_copy(
+    elsewhere: Harness, library: Workspace
+) -> None:
     """Only the mount's own null says that there is to be none."""
     mount = {"name": "library", "workspaceId": library.record.id}
     config = {"private": "off", "workspaces": [mount]}
@@ -290,7 +296,7 @@ def test_an_agent_without_a_sandbox_reads_a_copy(elsewhere: Harness, library: Wo
     assert not bare(elsewhere, library)
 
 
-def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
+def test_background_sync_does_not_copy_a_workspace_that_is_only_read_in_s3(
     opened: Open, elsewhere: Harness, library: Workspace
 ) -> None:
     """A whole pass lies between two changes of another workspace that arrive."""
@@ -337,7 +343,7 @@ def test_what_is_only_read_there_is_not_copied_by_what_keeps_copies_the_same(
     assert "library" in wanted, "what lies here is kept up"
 
 
-def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) -> None:
+def test_unchanged_remote_notes_are_read_once(library: Workspace) -> None:
     prefix = MemoryPrefix()
     distant = RemoteWorkspace(library.record, Namespace("fs-1"), prefix)
     small, large = b"# small\n", b"# large\n" + b"x" * SMALL_FILE_BYTES_MAX
@@ -356,7 +362,7 @@ def test_notes_are_read_once_as_long_as_they_are_the_same(library: Workspace) ->
     assert "GET notes/large.md" not in prefix.asked
 
 
-def test_a_file_that_is_gone_since_it_was_listed_has_no_heading(library: Workspace) -> None:
+def test_a_remote_note_deleted_after_the_listing_has_no_heading(library: Workspace) -> None:
     prefix = MemoryPrefix()
     distant = RemoteWorkspace(library.record, Namespace("fs-1"), prefix)
     prefix.write("notes/a.md", b"# a\n", expect=ANY)

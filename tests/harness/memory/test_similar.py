@@ -1,3 +1,5 @@
+"""Near-duplicates: texts that share more than four fifths of their words."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +16,7 @@ def keys(similar: Similar[str], text: str) -> list[str]:
     return [match.key for match in similar.find(text)]
 
 
-def test_four_fifths_exactly_are_not_similar_and_more_are() -> None:
+def test_texts_are_similar_above_four_fifths_of_shared_words() -> None:
     similar: Similar[str] = Similar()
     similar.put("four", "a b c d")
     similar.put("nine", "b c d e f g h i j")
@@ -23,7 +25,7 @@ def test_four_fifths_exactly_are_not_similar_and_more_are() -> None:
     assert similar.find("b c d e f g h i j k")[0].similarity == 0.9
 
 
-def test_case_accents_order_and_punctuation_do_not_matter() -> None:
+def test_similarity_ignores_case_accents_order_and_punctuation() -> None:
     similar: Similar[str] = Similar()
     similar.put("cafe", "The Café is OPEN, daily!")
     assert keys(similar, "daily the cafe is open") == ["cafe"]
@@ -37,7 +39,7 @@ def test_a_text_without_words_is_similar_to_nothing() -> None:
     similar.drop("never there")
 
 
-def test_the_most_similar_comes_first_and_of_equals_the_older() -> None:
+def test_similar_texts_are_ordered_by_similarity_then_by_age() -> None:
     similar: Similar[str] = Similar()
     similar.put("more", "a b c d e f g h i j")
     similar.put("second", "a b c d e f g h i")
@@ -48,7 +50,7 @@ def test_the_most_similar_comes_first_and_of_equals_the_older() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [6, 12, 60, 2000])
-def test_it_finds_all_that_comparing_with_each_finds_and_nothing_else(vocabulary: int) -> None:
+def test_the_similarity_index_finds_the_same_pairs_as_comparing_all(vocabulary: int) -> None:
     chance = random.Random(SEED)
     print(f"SEED={SEED}")
     similar: Similar[int] = Similar()

@@ -1,4 +1,4 @@
-"""What may come in, and that it survives waiting."""
+"""Events: which ones are accepted, and that storing them as JSON changes nothing."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ answering = st.lists(answers, min_size=1, max_size=4, unique_by=lambda one: one.
 
 
 @given(saying | answering)
-def test_an_event_that_waited_as_json_is_the_same_event(event: Event) -> None:
+def test_an_event_read_back_from_json_equals_the_original(event: Event) -> None:
     again = event_of(json.loads(json.dumps(event.as_json())))
     assert again == event
     assert again.body_hash == event.body_hash
 
 
-def test_json_is_as_programs_state_it() -> None:
+def test_items_are_read_from_the_json_that_clients_send() -> None:
     stated: list[dict[str, Any]] = [
         {"type": "user", "content": [{"type": "text", "text": "hi"}]},
         {"type": "system", "content": "be brief", "persist": True},
@@ -92,7 +92,7 @@ def test_json_is_as_programs_state_it() -> None:
     )
 
 
-def test_everything_that_matters_is_in_the_hash_of_the_body() -> None:
+def test_the_body_hash_of_an_event_covers_every_field_that_changes_its_meaning() -> None:
     plain = Event.said("e1", "c1", "hi")
     hi = plain.items
     others = [
@@ -129,7 +129,7 @@ def test_everything_that_matters_is_in_the_hash_of_the_body() -> None:
         ([{"type": "system", "content": "x", "persist": 1}], "events.0.persist"),
     ],
 )
-def test_what_is_no_item_is_refused_by_its_field(stated: object, field: str) -> None:
+def test_a_malformed_item_is_refused_naming_the_field(stated: object, field: str) -> None:
     with pytest.raises(Refused) as caught:
         items_of(stated)
     assert caught.value.field == field
@@ -152,12 +152,14 @@ YES = Approval(call_id="t1", is_allowed=True)
         (UserSaid(content="\ud800"),),
     ],
 )
-def test_items_that_do_not_go_together_are_refused(items: tuple[EventItem, ...]) -> None:
+def test_an_event_with_items_that_exclude_each_other_is_refused(
+    items: tuple[EventItem, ...],
+) -> None:
     with pytest.raises(Refused):
         Event("e1", "c1", items)
 
 
-def test_an_event_as_large_as_may_be_is_taken_and_one_larger_is_not() -> None:
+def test_an_event_at_the_size_limit_is_accepted_and_a_larger_event_is_refused() -> None:
     half = "x" * (CONTENT_CHARACTERS_MAX // 2)
     assert Event(
         "e1", "c1", (UserSaid(content=half), SystemSaid(content=half))
@@ -166,7 +168,7 @@ def test_an_event_as_large_as_may_be_is_taken_and_one_larger_is_not() -> None:
         Event("e1", "c1", (UserSaid(content=half), SystemSaid(content=half)), "one more")
 
 
-def test_a_tool_of_the_client_has_a_name_of_its_own_and_the_schema_of_an_object() -> None:
+def test_a_client_tool_needs_a_unique_name_and_an_object_schema() -> None:
     with pytest.raises(Refused) as caught:
         Event("e1", "c1", (HI,), tools=(WEATHER, WEATHER))
     assert caught.value.field == "tools.1.name"
@@ -184,7 +186,7 @@ def test_a_tool_of_the_client_has_a_name_of_its_own_and_the_schema_of_an_object(
         ClientTool(name="weather", description="x", input_schema={"type": "string"})
 
 
-def test_of_too_many_items_none_is_looked_at() -> None:
+def test_too_many_items_are_refused_before_any_is_parsed() -> None:
     with pytest.raises(Refused) as caught:
         items_of([{}] * (ITEMS_MAX + 1))
     assert caught.value.field == "events"
@@ -193,7 +195,7 @@ def test_of_too_many_items_none_is_looked_at() -> None:
     assert caught.value.field == "tools"
 
 
-def test_a_type_of_ten_megabytes_is_compared_with_no_valid_one() -> None:
+def test_an_item_type_of_ten_megabytes_is_refused_quickly() -> None:
     kind = "".join(map(chr, range(97, 123))) * 400_000
     begun = time.thread_time()
     with pytest.raises(Refused, match=r"events\.0\.type: .* is unknown"):

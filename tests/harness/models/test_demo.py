@@ -1,3 +1,5 @@
+"""The demo model: it remembers facts in MEMORY.md and answers from them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
@@ -66,7 +68,7 @@ def set_memory(notes: Workspace, text: str) -> None:
         ("Hello. Remember, the train leaves at 9:05.", "the train leaves at 9:05"),
     ],
 )
-def test_what_it_is_told_to_remember_becomes_the_last_line(
+def test_the_demo_model_appends_a_fact_as_the_last_line_of_memory(
     say: Say, notes: Workspace, said: str, fact: str
 ) -> None:
     assert say(said) == f"I have written to MEMORY.md: {fact}."
@@ -75,7 +77,7 @@ def test_what_it_is_told_to_remember_becomes_the_last_line(
     assert notes.log(limit=1)[0].author == "assistant"
 
 
-def test_it_reads_before_it_writes(harness: Harness) -> None:
+def test_the_demo_model_reads_memory_before_editing(harness: Harness) -> None:
     progress: list[object] = []
     harness.run("Remember that tea is green.", emit=progress.append)
     assert [p.call.name for p in progress if isinstance(p, ToolStarted)] == ["read", "edit"]
@@ -85,7 +87,7 @@ def test_it_reads_before_it_writes(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("conversation", [None, "same"])
-def test_what_it_is_told_twice_it_knows_already(
+def test_the_demo_model_does_not_store_a_known_fact_again(
     say: Say, notes: Workspace, conversation: str | None
 ) -> None:
     say("Remember that tea is green.", conversation=conversation)
@@ -95,7 +97,7 @@ def test_what_it_is_told_twice_it_knows_already(
 
 
 @pytest.mark.parametrize("said", ["Remember.", "Please remember!", "remember that", "Note: ..."])
-def test_there_is_nothing_to_remember_in_a_wish_without_a_fact(
+def test_the_demo_model_writes_nothing_for_a_wish_without_a_fact(
     say: Say, notes: Workspace, said: str
 ) -> None:
     before = memory(notes)
@@ -103,7 +105,7 @@ def test_there_is_nothing_to_remember_in_a_wish_without_a_fact(
     assert memory(notes) == before
 
 
-def test_a_question_is_answered_from_memory_in_a_new_conversation(say: Say) -> None:
+def test_the_demo_model_answers_from_memory_in_a_new_conversation(say: Say) -> None:
     say("Remember that Ada's favourite colour is violet.")
     say("Remember that the train leaves at nine.")
     assert say("Which colour does Ada like?") == "From my memory: Ada's favourite colour is violet."
@@ -112,23 +114,23 @@ def test_a_question_is_answered_from_memory_in_a_new_conversation(say: Say) -> N
     )
 
 
-def test_what_a_person_wrote_by_hand_is_known(say: Say, notes: Workspace) -> None:
+def test_the_demo_model_answers_from_a_manual_edit(say: Say, notes: Workspace) -> None:
     set_memory(notes, "# Memory\n\n<!-- - a comment about violet -->\n* Ada likes violet\n")
     assert say("What about violet?") == "From my memory: Ada likes violet."
 
 
-def test_a_question_that_memory_does_not_answer_is_not_answered(say: Say) -> None:
+def test_the_demo_model_says_that_memory_does_not_answer_a_question(say: Say) -> None:
     say("Remember that tea is green.")
     assert say("Who is the queen?").startswith("Nothing in my memory answers that.")
 
 
-def test_without_memory_it_says_so_and_what_it_is(say: Say) -> None:
+def test_the_demo_model_explains_an_empty_memory_and_how_to_set_an_api_key(say: Say) -> None:
     told = say("Who am I?")
     assert told.startswith("My memory is empty so far.")
     assert "ANTHROPIC_API_KEY" in told
 
 
-def test_a_read_only_mount_is_read_and_never_written(
+def test_the_demo_model_reads_a_read_only_mount_and_never_writes(
     harness: Harness, say: Say, notes: Workspace
 ) -> None:
     say("Remember that tea is green.")
@@ -139,13 +141,13 @@ def test_a_read_only_mount_is_read_and_never_written(
     assert say("What is green?", agent="reader") == "From my memory: tea is green."
 
 
-def test_an_agent_without_a_workspace_has_nowhere_to_write(harness: Harness, say: Say) -> None:
+def test_the_demo_model_has_no_memory_without_a_workspace(harness: Harness, say: Say) -> None:
     harness.agents.create("nomad")
     assert "no workspace is mounted writable" in say("Remember that I am here.", agent="nomad")
     assert say("Who am I?", agent="nomad").startswith("My memory is empty")
 
 
-def test_a_missing_memory_is_made(say: Say, notes: Workspace) -> None:
+def test_the_demo_model_creates_a_missing_memory_file(say: Say, notes: Workspace) -> None:
     (notes.root / "MEMORY.md").unlink()
     assert say("What is green?").startswith("My memory is empty")
     say("Remember that tea is green.")
@@ -153,7 +155,9 @@ def test_a_missing_memory_is_made(say: Say, notes: Workspace) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\n\n  \n"])
-def test_an_empty_memory_is_begun(say: Say, notes: Workspace, text: str) -> None:
+def test_the_demo_model_starts_an_empty_memory_with_a_heading(
+    say: Say, notes: Workspace, text: str
+) -> None:
     set_memory(notes, text)
     assert say("Remember that tea is green.") == "I have written to MEMORY.md: tea is green."
     assert memory(notes) == "# Memory\n\n- tea is green\n"
@@ -173,7 +177,7 @@ def test_an_empty_memory_is_begun(say: Say, notes: Workspace, text: str) -> None
         "- a tab\tin it\n- 12\tlike a number\n",
     ],
 )
-def test_whatever_memory_ends_in_a_fact_is_added_and_nothing_else_changes(
+def test_the_demo_model_adds_a_fact_and_changes_nothing_else_in_memory(
     say: Say, notes: Workspace, text: str
 ) -> None:
     set_memory(notes, text)
@@ -182,7 +186,7 @@ def test_whatever_memory_ends_in_a_fact_is_added_and_nothing_else_changes(
     assert memory(notes).replace("\n- tea is green", "", 1) == text
 
 
-def test_a_memory_that_cannot_be_written_is_told(
+def test_the_demo_model_reports_a_memory_file_that_cannot_be_written(
     say: Say, notes: Workspace, tmp_path: Path
 ) -> None:
     (notes.root / "MEMORY.md").unlink()
@@ -191,14 +195,14 @@ def test_a_memory_that_cannot_be_written_is_told(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_memory_longer_than_one_reading_is_added_to(say: Say, notes: Workspace) -> None:
+def test_the_demo_model_adds_to_a_memory_longer_than_one_read(say: Say, notes: Workspace) -> None:
     text = "".join(f"- fact number {number}\n" for number in range(2500))
     set_memory(notes, text)
     assert say("Remember that tea is green.") == "I have written to MEMORY.md: tea is green."
     assert memory(notes).replace("- tea is green\n", "", 1) == text
 
 
-def test_what_is_said_after_an_interrupted_turn_is_a_new_wish(
+def test_the_demo_model_takes_a_message_after_an_interrupted_turn_as_a_new_wish(
     harness: Harness, say: Say, notes: Workspace
 ) -> None:
     """The result that the broken turn never had stands in one message with the new question."""

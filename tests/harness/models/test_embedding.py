@@ -1,3 +1,5 @@
+"""The embedding endpoint: what is sent, and which answers are refused."""
+
 from __future__ import annotations
 
 import json
@@ -74,7 +76,7 @@ def serving() -> Iterator[Endpoint]:
         thread.join(10)
 
 
-def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint) -> None:
+def test_embeddings_come_in_the_order_of_the_texts(endpoint: Endpoint) -> None:
     embed = EmbeddingEndpoint(endpoint.url, "small", "secret")
     assert embed(["dog", "boat"]) == Concepts()(["dog", "boat"])
     assert endpoint.seen == [("Bearer secret", {"model": "small", "input": ["dog", "boat"]})]
@@ -90,20 +92,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("answer", [b"{}", b"nonsense", b'{"data": [1]}', b"[]", b"\xff", *HOSTILE])
-def test_an_answer_that_is_none_is_unavailable(endpoint: Endpoint, answer: bytes) -> None:
+def test_a_malformed_embedding_answer_is_unavailable(endpoint: Endpoint, answer: bytes) -> None:
     endpoint.answer = answer
     with pytest.raises(Unavailable):
         EmbeddingEndpoint(endpoint.url, "small")(["dog"])
 
 
-def test_a_refusal_is_told_with_its_status(endpoint: Endpoint) -> None:
+def test_an_embedding_error_states_the_http_status(endpoint: Endpoint) -> None:
     endpoint.status = 429
     with pytest.raises(Unavailable, match="429"):
         EmbeddingEndpoint(endpoint.url, "small")(["dog"])
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_refused_and_the_key_goes_nowhere_else(
+def test_an_embedding_redirect_is_refused_and_the_key_is_not_forwarded(
     endpoint: Endpoint, status: int
 ) -> None:
     with serving() as other:
@@ -120,7 +122,7 @@ DRIP_S = 0.01
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n[", b""])
-def test_an_answer_that_drips_has_one_deadline(head: bytes) -> None:
+def test_a_dripping_embedding_answer_has_one_deadline(head: bytes) -> None:
     """In its head, in its body, or with no byte at all."""
     with dripping(head, b"1" if head else b"") as url:
         begun = monotonic()
@@ -129,14 +131,14 @@ def test_an_answer_that_drips_has_one_deadline(head: bytes) -> None:
         assert monotonic() - begun < 5
 
 
-def test_an_answer_without_end_is_not_read_to_its_end() -> None:
+def test_an_endless_embedding_answer_is_cut_at_the_size_limit() -> None:
     endless = dripping(b"HTTP/1.1 200 OK\r\n\r\n[", b"1" * 65536)
     with endless as url, pytest.raises(Unavailable, match="more than 100,000 bytes"):
         EmbeddingEndpoint(url, "small", answer_bytes_max=100_000)(["dog"])
 
 
 @pytest.mark.parametrize("answer", [b"", b"no http\r\n", b"HTTP/1.1 200 OK\r\n" + b"X" * 70_000])
-def test_what_is_no_http_is_unavailable(answer: bytes) -> None:
+def test_an_embedding_answer_that_is_not_http_is_unavailable(answer: bytes) -> None:
     with dripping(answer, None) as url, pytest.raises(Unavailable):
         EmbeddingEndpoint(url, "small")(["dog"])
 
@@ -162,7 +164,7 @@ def dripping(head: bytes, then: bytes | None) -> Iterator[str]:
         thread.join(10)
 
 
-def test_an_endpoint_of_the_settings_is_asked_and_never_needed(
+def test_recall_uses_the_configured_embedding_endpoint_and_works_when_the_endpoint_fails(
     endpoint: Endpoint, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_EMBEDDINGS_URL", endpoint.url)
@@ -178,7 +180,7 @@ def test_an_endpoint_of_the_settings_is_asked_and_never_needed(
         assert "500" in line.why[-1]
 
 
-def test_any_callable_will_do(home: Path) -> None:
+def test_recall_accepts_any_callable_as_embedder(home: Path) -> None:
     with Harness.open(home, embedder=Concepts()) as harness:
         notes = harness.workspaces.get("notes")
         notes.write("a.md", "- the dog barks\n", by=Author("ann", "usr_1", "api"))

@@ -1,3 +1,5 @@
+"""The benchmark of recall: its figures, and which folders are refused."""
+
 from __future__ import annotations
 
 import json
@@ -22,7 +24,7 @@ BOTH = {"question": "boat wine", "evidence": [["notes/b.md", 1], ["notes/a.md", 
 WRONG = {"question": "boat", "category": "colour", "evidence": [["notes/a.md", 3]]}
 
 
-def test_the_figures_are_means_over_the_questions(tmp_path: Path) -> None:
+def test_benchmark_figures_are_means_over_the_questions(tmp_path: Path) -> None:
     measured = measure(folder(tmp_path / "x", TEA, BOTH, WRONG)).as_json()
     assert measured["recall@1"] == pytest.approx((1 + 0.5 + 0) / 3, abs=1e-4)
     assert measured["recall@10"] == measured["recall@20"] == pytest.approx(0.5)
@@ -39,7 +41,7 @@ def test_the_figures_are_means_over_the_questions(tmp_path: Path) -> None:
     assert measured.keys() == {*wanted.split(), "by_category"}
 
 
-def test_a_folder_of_folders_is_measured_as_a_whole(tmp_path: Path) -> None:
+def test_a_folder_of_folders_is_benchmarked_as_a_whole(tmp_path: Path) -> None:
     folder(tmp_path / "one", TEA)
     folder(tmp_path / "two", WRONG)
     told: list[tuple[int, int]] = []
@@ -48,14 +50,14 @@ def test_a_folder_of_folders_is_measured_as_a_whole(tmp_path: Path) -> None:
     assert told == [(1, 2), (2, 2)]
 
 
-def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
+def test_a_benchmark_leaves_no_files_in_its_folder(tmp_path: Path) -> None:
     root = folder(tmp_path / "x", TEA)
     before = sorted(root.rglob("*"))
     measure(root)
     assert sorted(root.rglob("*")) == before
 
 
-def test_what_cannot_be_measured_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_benchmark_folder_is_refused_naming_the_place(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         measure(tmp_path / "absent")
     with pytest.raises(NotFound, match="questions"):

@@ -1,4 +1,4 @@
-"""What crosses between the rooms is left in order, also when the caller goes away meanwhile."""
+"""The bridge between async and sync code: contexts are left and threads released, also on cancellation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def until(event: threading.Event) -> None:
     await asyncio.to_thread(event.wait, 30)
 
 
-def test_a_context_is_entered_and_left() -> None:
+def test_a_sync_context_is_entered_and_left_from_async_code() -> None:
     door = Door()
     door.may_enter.set()
     door.may_leave.set()
@@ -72,7 +72,7 @@ def test_a_context_is_entered_and_left() -> None:
     assert door.said == ["entered", "left"]
 
 
-def test_an_error_inside_goes_through_the_context() -> None:
+def test_an_exception_in_the_body_reaches_the_sync_context() -> None:
     door = Door()
     door.may_enter.set()
     door.may_leave.set()
@@ -86,7 +86,7 @@ def test_an_error_inside_goes_through_the_context() -> None:
     assert door.said == ["entered", "ValueError", "left"]
 
 
-def test_who_is_cancelled_on_the_way_in_has_left_when_it_is_over() -> None:
+def test_a_context_cancelled_while_entering_is_left() -> None:
     door = Door()
     door.may_leave.set()
 
@@ -108,7 +108,7 @@ def test_who_is_cancelled_on_the_way_in_has_left_when_it_is_over() -> None:
     assert door.said == ["entered", "left"]
 
 
-def test_who_is_cancelled_twice_on_the_way_out_still_leaves() -> None:
+def test_a_context_cancelled_twice_while_leaving_is_still_left() -> None:
     door = Door()
     door.may_enter.set()
 
@@ -133,7 +133,7 @@ def test_who_is_cancelled_twice_on_the_way_out_still_leaves() -> None:
     assert door.said[-1] == "left"
 
 
-def test_what_cannot_be_entered_says_why() -> None:
+def test_a_context_that_fails_to_enter_raises_its_error() -> None:
     @contextmanager
     def closed() -> Generator[None]:
         raise PermissionError
@@ -147,7 +147,7 @@ def test_what_cannot_be_entered_says_why() -> None:
         asyncio.run(go())
 
 
-def test_work_is_completed_before_its_cancellation_is_told() -> None:
+def test_a_cancelled_call_completes_its_work_before_raising() -> None:
     done: list[str] = []
 
     async def work() -> str:
@@ -195,7 +195,7 @@ class Waiting:
         self.said.append(f"{done} undone")
 
 
-def test_what_only_waits_is_given_up_by_whoever_is_cancelled_and_does_nothing_more() -> None:
+def test_an_abandoned_wait_is_cancelled_and_does_no_further_work() -> None:
     waiting = Waiting()
 
     async def go() -> None:
@@ -212,7 +212,7 @@ def test_what_only_waits_is_given_up_by_whoever_is_cancelled_and_does_nothing_mo
     assert waiting.said == ["given up"]
 
 
-def test_what_is_done_for_good_is_undone_for_whoever_is_cancelled_however_often() -> None:
+def test_work_that_is_done_for_good_is_undone_for_a_cancelled_caller() -> None:
     waiting = Waiting()
     waiting.may_go_on.set()
 
@@ -231,7 +231,7 @@ def test_what_is_done_for_good_is_undone_for_whoever_is_cancelled_however_often(
     assert waiting.said == ["done", "it undone"]
 
 
-def test_what_came_of_it_is_told_and_what_went_wrong_too() -> None:
+def test_an_abandonable_call_returns_its_result_or_raises_its_error() -> None:
     waiting = Waiting()
     waiting.may_go_on.set()
     waiting.may_end.set()
@@ -249,7 +249,9 @@ def test_what_came_of_it_is_told_and_what_went_wrong_too() -> None:
     assert waiting.said == ["done"]
 
 
-def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> None:
+def test_a_lock_holder_can_release_the_lock_while_more_callers_wait_than_there_are_threads() -> (
+    None
+):
     """More of them than a loop has threads."""
     lock = threading.Lock()
 
@@ -272,7 +274,7 @@ def test_however_many_wait_for_it_whoever_holds_a_lock_can_let_go_of_it() -> Non
     asyncio.run(all_at_once())
 
 
-def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
+def test_a_lease_is_renewed_while_all_threads_are_taken() -> None:
     release, renewed = threading.Event(), threading.Event()
     terms = LeaseTimings(lease_s=WAIT_S, renew_s=0.01, stop_early_s=0.0)
 
@@ -289,7 +291,7 @@ def test_signs_of_life_come_through_although_all_threads_are_taken() -> None:
     asyncio.run(go())
 
 
-def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
+def test_run_in_new_thread_reuses_an_idle_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("harness.runtime.async_bridge._THREADS", _Threads())
@@ -315,7 +317,7 @@ def test_a_thread_of_ones_own_is_one_that_has_nothing_else_to_do(
         assert not thread.is_alive(), "it waits for ever"
 
 
-def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
+def test_an_idle_thread_keeps_no_reference_to_its_last_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Large: ...
@@ -335,7 +337,9 @@ def test_a_thread_that_waits_for_more_keeps_nothing_of_what_it_did(
     assert [one() for one in kept] == [None, None]
 
 
-def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_forgotten() -> None:
+def test_an_event_loop_runs_a_bounded_number_of_short_calls_and_a_closed_loop_is_forgotten() -> (
+    None
+):
     begun: list[int] = []
     most: list[int] = []
     pairs = threading.Barrier(2)
@@ -355,7 +359,7 @@ def test_of_what_is_over_soon_a_loop_does_a_few_at_once_and_a_closed_loop_is_for
     assert 1 < max(most) <= SOON_MAX
 
 
-def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
+def test_a_forked_child_starts_its_own_threads() -> None:
     async def go() -> int:
         return await run_in_new_thread(os.getpid)
 
@@ -376,7 +380,7 @@ def test_a_child_that_is_forked_has_threads_of_its_own() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_code_that_is_not_ours_keeps_nobody_from_a_thread() -> None:
+def test_run_in_new_thread_runs_more_blocking_calls_than_the_pool_and_raises_their_errors() -> None:
     """More of it than a loop has threads; what it raises is raised where it is waited for."""
     count = 64
     met = threading.Barrier(count)

@@ -1,4 +1,4 @@
-"""What the calls of one account may take of the threads that all share."""
+"""The fair share: how many threads the calls of one account may take."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def of(account_id: str, call: Callable[[], None]) -> None:
     await within_time(call)
 
 
-def test_calls_of_one_account_take_no_place_of_another() -> None:
+def test_calls_of_one_account_take_no_thread_share_of_another_account() -> None:
     release = threading.Event()
 
     async def go() -> None:
@@ -82,7 +82,9 @@ def assert_set(event: threading.Event) -> None:
     assert event.wait(WAIT_S)
 
 
-def test_whoever_waits_for_a_lock_takes_no_place_of_its_own_account(writers: Writers) -> None:
+def test_a_call_that_waits_for_the_writer_lock_takes_no_place_of_its_account(
+    writers: Writers,
+) -> None:
     count = 4 * SOON_MAX
 
     async def go() -> None:
@@ -96,7 +98,7 @@ def test_whoever_waits_for_a_lock_takes_no_place_of_its_own_account(writers: Wri
     assert sorted(writers.written) == list(range(count))
 
 
-def test_more_than_may_wait_are_refused_at_once_and_the_others_get_through(
+def test_calls_over_the_waiting_limit_are_refused_and_the_waiting_calls_complete(
     writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.runtime.fair_share.WAITING_MAX", 5)
@@ -131,7 +133,7 @@ async def until_waiting(count: int) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_whoever_is_cancelled_while_it_waits_gives_its_place_back_once_and_keeps_no_lock(
+def test_a_cancelled_waiting_call_returns_its_place_once_and_holds_no_lock(
     writers: Writers,
 ) -> None:
     count = 4 * SOON_MAX

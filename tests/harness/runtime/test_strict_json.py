@@ -1,4 +1,4 @@
-"""What a stranger's JSON may be, and what it may cost."""
+"""Strict JSON: which documents are accepted, and how long parsing takes at most."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refusal(text: bytes | str) -> Refused:
     ],
     ids=lambda document: type(document).__name__,
 )
-def test_what_is_within_the_limits_is_read_as_it_is(document: object) -> None:
+def test_json_within_the_limits_is_parsed_unchanged(document: object) -> None:
     assert parse_json(json.dumps(document), within="body") == document
     assert parse_json(json.dumps(document, ensure_ascii=False).encode(), within="body") == document
 
@@ -78,19 +78,19 @@ def test_a_number_that_is_not_finite_is_refused_by_name(number: str) -> None:
     ],
     ids=range(13),
 )
-def test_what_is_beyond_a_limit_is_refused_shortly(text: bytes | str, rule: str) -> None:
+def test_json_over_a_limit_is_refused_with_a_short_error(text: bytes | str, rule: str) -> None:
     failure = refusal(text)
     assert failure.field == "body"
     assert rule in str(failure)
     assert len(str(failure)) < 200
 
 
-def test_of_names_that_are_stated_twice_the_first_is_told() -> None:
+def test_a_duplicate_json_key_is_refused_naming_the_first() -> None:
     failure = refusal('{"a": 1, "b": {"c": 1, "d": 2, "d": 3, "c": 4}}')
     assert (failure.field, str(failure)) == ("d", "d: appears twice in body")
 
 
-def test_half_a_megabyte_with_a_name_stated_twice_costs_no_more_than_reading_it() -> None:
+def test_a_duplicate_key_in_half_a_megabyte_is_found_in_linear_time() -> None:
     pairs = ",".join(f'"k{number:05}":0' for number in range(48_000))
     text = f'{{{pairs},"a":1,"a":2}}'
     begun = time.thread_time()
@@ -111,7 +111,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_no_ten_megabytes_keep_the_other_threads_from_running(kind: str) -> None:
+def test_parsing_ten_megabytes_of_hostile_json_does_not_stall_other_threads(kind: str) -> None:
     """Whoever parses holds the interpreter's lock. For how long, the processor time says that passes between
     two moments in which another thread runs."""
     text = HOSTILE[kind]()

@@ -1,3 +1,5 @@
+"""Templates of workspaces: those that are shipped and those of a home."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,12 +16,12 @@ PROMPT_CHARACTERS_MAX = 1_000
 """Of a MEMORY.md that nobody has written into: it is paid for in every conversation."""
 
 
-def test_there_is_a_template_for_each_use() -> None:
+def test_every_shipped_template_is_listed() -> None:
     assert tuple(sorted(workspace_templates(NOWHERE))) == OURS
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_template_is_short_and_says_how_it_wants_to_be_kept(name: str) -> None:
+def test_a_template_is_short_and_explains_how_to_keep_memory(name: str) -> None:
     files = {path: data.decode() for path, data in workspace_files(name, NOWHERE).items()}
     assert {"MEMORY.md", "TASKS.md"} < set(files)
     assert any(path.startswith("notes/") for path in files)
@@ -32,14 +34,14 @@ def test_a_template_is_short_and_says_how_it_wants_to_be_kept(name: str) -> None
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_workspace_of_each_begins_with_one_revision(name: str, tmp_path: Path) -> None:
+def test_a_workspace_created_from_a_template_has_one_revision(name: str, tmp_path: Path) -> None:
     with Harness.open(tmp_path) as harness:
         workspace = harness.workspaces.create("new", template=name)
         assert len(workspace.log()) == 1
         assert workspace.scan().problems == []
 
 
-def test_a_directory_of_ones_own_is_a_template_and_comes_first(tmp_path: Path) -> None:
+def test_a_template_directory_of_the_home_overrides_a_shipped_template(tmp_path: Path) -> None:
     own = tmp_path / "templates"
     (own / "team/notes").mkdir(parents=True)
     (own / "team/notes/a.md").write_text("a\n")
@@ -56,7 +58,7 @@ def test_a_directory_of_ones_own_is_a_template_and_comes_first(tmp_path: Path) -
         assert [record.name for record in harness.workspaces.list()] == ["notes", "one", "two"]
 
 
-def test_what_cannot_be_kept_in_a_template_is_said(tmp_path: Path) -> None:
+def test_a_template_file_that_cannot_be_kept_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "templates/team").mkdir(parents=True)
     (tmp_path / "templates/team/link.md").symlink_to("/etc/passwd")
     with Harness.open(tmp_path) as harness:

@@ -1,5 +1,4 @@
-"""Breaking out: every probe, by a server of root's and by one of an ordinary user's, in a writable mount
-and in a read-only one. Not one may get anywhere."""
+"""Escape probes: none gets out of a sandbox, whether the server runs as root or as an ordinary user."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def content(path: Path, status: os.stat_result) -> bytes:
 
 
 @pytest.mark.parametrize("writable", [True, False], ids=["rw", "ro"])
-def test_nothing_gets_out_of_a_sandbox(
+def test_no_probe_escapes_the_sandbox(
     found: World, writable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_PROBE", f"{MARK}the-environment")
@@ -80,7 +79,7 @@ def test_nothing_gets_out_of_a_sandbox(
 @pytest.mark.parametrize(
     "probe", [probe for probe in PROBES if probe.works_outside], ids=lambda probe: probe.name
 )
-def test_the_same_probe_gets_there_without_a_sandbox(ordinary: World, probe: Probe) -> None:
+def test_every_probe_succeeds_without_a_sandbox(ordinary: World, probe: Probe) -> None:
     """Else it would find nothing in a sandbox either, whatever the sandbox."""
     scratch = ordinary.own / f"outside-{abs(hash(probe.name))}"
     scratch.mkdir(mode=0o777)
@@ -103,7 +102,7 @@ def test_the_same_probe_gets_there_without_a_sandbox(ordinary: World, probe: Pro
     assert is_unsafe(ended.stdout.decode(errors="replace"))
 
 
-def test_one_command_cannot_move_the_mount_of_the_next(found: World) -> None:
+def test_a_command_cannot_redirect_the_mount_of_the_next_command(found: World) -> None:
     """Neither by links where the next one will be mounted, nor by what the next one will open."""
     planting = Try(
         f"cd /workspaces/w; mv a.md b.md; ln -s {found.foreign}/MEMORY.md a.md; "
@@ -121,7 +120,7 @@ def test_one_command_cannot_move_the_mount_of_the_next(found: World) -> None:
     (found.own / "b.md").rename(found.own / "a.md")
 
 
-def test_a_writable_mount_is_written_and_a_read_only_one_is_read(found: World) -> None:
+def test_a_writable_mount_can_be_written_and_a_read_only_mount_only_read(found: World) -> None:
     told = found.run([Try("echo three >> a.md && cat a.md ../ref/a.md; readlink /workspace; pwd")])
     assert told == [
         Told(

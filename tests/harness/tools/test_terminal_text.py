@@ -1,3 +1,5 @@
+"""Terminal text: what remains of a program's output without its control sequences."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,10 +27,10 @@ from harness.tools.terminal_text import plain
         (b"\x1b]never ended", ""),
     ],
 )
-def test_nothing_is_left_that_steers_a_terminal(printed: bytes, shown: str) -> None:
+def test_terminal_text_loses_every_control_sequence(printed: bytes, shown: str) -> None:
     assert plain(printed) == shown
 
 
-def test_a_flood_of_escapes_is_read_in_time() -> None:
+def test_terminal_text_full_of_escapes_is_read_in_linear_time() -> None:
     for flood in (b"\x1b[" * 50_000, b"\x1b]" * 50_000, b"\x1b[;;;" * 30_000, b"\x1b   " * 30_000):
         assert "\x1b" not in plain(flood)

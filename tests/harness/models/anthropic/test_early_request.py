@@ -1,4 +1,4 @@
-"""A question that is got ready while it is being kept: sooner, and never a moment too soon."""
+"""Early requests: the request head is sent while the entry is being stored, the body only after."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def asked(model: AnthropicModel, request: ModelRequest, emit: Emit = silen
     return reply.message.text
 
 
-def test_nobody_learns_what_is_asked_before_it_is() -> None:
+def test_the_body_of_an_early_request_is_sent_only_when_the_model_is_asked() -> None:
     async def story() -> None:
         async with provider() as (there, url):
             model = a_model(url)
@@ -149,7 +149,9 @@ def test_nobody_learns_what_is_asked_before_it_is() -> None:
     run(story)
 
 
-def test_what_was_foreseen_is_sent_as_anything_else(server: MessagesServer) -> None:
+def test_an_early_request_sends_the_same_bytes_as_an_ordinary_request(
+    server: MessagesServer,
+) -> None:
     """Also for the rules of the provider; and once."""
     server.answers(*[says(text("ok"))] * 2)
 
@@ -166,7 +168,9 @@ def test_what_was_foreseen_is_sent_as_anything_else(server: MessagesServer) -> N
 
 
 @pytest.mark.parametrize("other", [(OTHER, 500), (HELLO, 400)])
-def test_what_was_foreseen_and_is_not_asked_is_taken_back(other: tuple[ModelRequest, int]) -> None:
+def test_an_early_request_that_differs_from_the_asked_request_is_dropped(
+    other: tuple[ModelRequest, int],
+) -> None:
     async def story() -> None:
         async with provider() as (there, url):
             model = a_model(url)
@@ -183,7 +187,7 @@ def test_what_was_foreseen_and_is_not_asked_is_taken_back(other: tuple[ModelRequ
     run(story)
 
 
-def test_what_nobody_asks_in_the_end_is_given_up() -> None:
+def test_an_early_request_that_is_never_asked_is_closed() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         async with provider() as (there, url):
@@ -199,7 +203,7 @@ def test_what_nobody_asks_in_the_end_is_given_up() -> None:
     run(story)
 
 
-def test_a_head_start_that_failed_is_none() -> None:
+def test_a_failed_early_request_falls_back_to_an_ordinary_request() -> None:
     """The provider is there when it counts."""
     taken = an_address()
 
@@ -217,7 +221,7 @@ def test_a_head_start_that_failed_is_none() -> None:
     run(story)
 
 
-def test_a_provider_may_send_it_elsewhere() -> None:
+def test_an_early_request_follows_a_redirect_of_the_provider() -> None:
     async def story() -> None:
         async with provider() as (there, url):
             model = a_model(f"{url}/before")
@@ -228,7 +232,9 @@ def test_a_provider_may_send_it_elsewhere() -> None:
     run(story)
 
 
-def test_a_question_that_is_cancelled_ends_what_was_begun(server: MessagesServer) -> None:
+def test_cancelling_the_model_call_closes_the_connection_of_an_early_request(
+    server: MessagesServer,
+) -> None:
     hold = Hold()
     server.answers(breaks_off(text("early"), ending=[hold]))
 
@@ -246,7 +252,7 @@ def test_a_question_that_is_cancelled_ends_what_was_begun(server: MessagesServer
     assert hold.left.wait(TEST_S_MAX)
 
 
-def test_a_wrapper_passes_it_on_to_a_model_that_has_a_use_for_it() -> None:
+def test_a_model_wrapper_forwards_early_requests_to_models_that_support_them() -> None:
     seer = Seer()
     RetryingModel(seer).foresee(HELLO, output_tokens_max=500)
     RetryingModel(ScriptedModel("yes")).foresee(HELLO, output_tokens_max=500)
@@ -254,7 +260,7 @@ def test_a_wrapper_passes_it_on_to_a_model_that_has_a_use_for_it() -> None:
 
 
 @pytest.mark.parametrize(("limits", "is_foreseen"), [({}, True), ({"dollarsPerDay": 1.0}, False)])
-def test_nothing_is_foreseen_where_money_may_have_run_out(
+def test_no_early_request_is_sent_when_the_budget_may_be_spent(
     limits: dict[str, float], is_foreseen: bool
 ) -> None:
     records, clock = MemoryRecords(), ManualClock()
@@ -326,7 +332,7 @@ def said(home: Path, seer: Seer, text: str, *, fails: bool = False) -> Outcome |
         rooms.records.close()
 
 
-def test_every_question_of_a_turn_is_foreseen_while_it_is_kept(home: Path) -> None:
+def test_every_request_of_a_turn_is_first_prepared_as_an_early_request(home: Path) -> None:
     seer = Seer()
     outcome = said(home, seer, "read that")
     assert isinstance(outcome, Outcome)
@@ -336,7 +342,7 @@ def test_every_question_of_a_turn_is_foreseen_while_it_is_kept(home: Path) -> No
     assert all(one is other for one, other in zip(seer.foreseen, seer.asked, strict=True))
 
 
-def test_what_could_not_be_kept_is_not_asked(home: Path) -> None:
+def test_a_request_whose_entry_could_not_be_stored_is_never_sent(home: Path) -> None:
     seer = Seer()
     failure = said(home, seer, "hello", fails=True)
     assert isinstance(failure, Unavailable)

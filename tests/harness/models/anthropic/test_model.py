@@ -1,3 +1,5 @@
+"""The provider's model: what is sent over HTTP, and what its streams become."""
+
 from __future__ import annotations
 
 import asyncio
@@ -101,14 +103,14 @@ def ask(server: MessagesServer) -> Ask:
     return asked
 
 
-def test_text_is_told_as_it_comes(ask: Ask) -> None:
+def test_text_is_emitted_piece_by_piece(ask: Ask) -> None:
     told = ask(says(text("Hel", "lo", " there.")))
     assert told.texts == ["Hel", "lo", " there."]
     assert told.reply.message == Message("assistant", (Text("Hello there."),))
     assert told.reply.is_complete
 
 
-def test_text_is_told_before_the_stream_has_ended(server: MessagesServer) -> None:
+def test_text_is_emitted_before_the_stream_ends(server: MessagesServer) -> None:
     hold = Hold()
     server.answers(breaks_off(text("early"), ending=[hold]))
     model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url))
@@ -131,7 +133,7 @@ def test_text_is_told_before_the_stream_has_ended(server: MessagesServer) -> Non
     assert hold.left.wait(TEST_S_MAX), "the connection outlives the question"
 
 
-def test_what_is_sent_is_what_the_sdk_would_send_itself(server: MessagesServer) -> None:
+def test_the_request_equals_that_of_the_sdk(server: MessagesServer) -> None:
     clients = AnthropicClients(KEY, server.url)
     server.answers(says(text("ours")), says(text("its own")))
 
@@ -147,7 +149,7 @@ def test_what_is_sent_is_what_the_sdk_would_send_itself(server: MessagesServer) 
     assert ours == its_own
 
 
-def test_the_request_holds_the_prompt_the_tools_and_the_limit(
+def test_the_request_holds_the_prompt_the_tools_and_the_token_limit(
     ask: Ask, server: MessagesServer
 ) -> None:
     ask(says(text("ok")))
@@ -163,7 +165,7 @@ def test_the_request_holds_the_prompt_the_tools_and_the_limit(
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
 
 
-def test_the_provider_is_asked_to_keep_what_stays(ask: Ask, server: MessagesServer) -> None:
+def test_breakpoints_become_cache_control_marks(ask: Ask, server: MessagesServer) -> None:
     result = Message("user", (ToolResult("t1", "text"), Text("and more")))
     call = Message("assistant", (ToolCall("t1", "read", {}),))
     request = ModelRequest(
@@ -180,7 +182,7 @@ def test_the_provider_is_asked_to_keep_what_stays(ask: Ask, server: MessagesServ
     assert marks == [[kept], [None], [None, kept]]
 
 
-def test_usage_is_counted_with_the_cache(ask: Ask) -> None:
+def test_usage_includes_the_cache_tokens(ask: Ask) -> None:
     assert ask(says(text("ok"), output=42)).reply.usage == Usage(11, 42, 200, 100, 40)
 
 
@@ -193,7 +195,7 @@ def test_usage_is_counted_with_the_cache(ask: Ask) -> None:
         ("", '{"path":"MEMORY.md","limit":3}', ""),
     ],
 )
-def test_a_tool_call_is_put_together_however_its_input_is_split(
+def test_a_tool_call_is_assembled_however_its_input_is_split(
     ask: Ask, pieces: tuple[str, ...]
 ) -> None:
     reply = ask(says(text("Let me look."), tool_use("toolu_1", "read", *pieces))).reply
@@ -203,12 +205,12 @@ def test_a_tool_call_is_put_together_however_its_input_is_split(
     )
 
 
-def test_a_tool_call_without_input_has_an_empty_one(ask: Ask) -> None:
+def test_a_tool_call_without_input_gets_an_empty_object(ask: Ask) -> None:
     reply = ask(says(tool_use("toolu_1", "read"))).reply
     assert reply.message.tool_calls == (ToolCall("toolu_1", "read", {}),)
 
 
-def test_calls_and_thinking_are_replayed_as_they_came(ask: Ask, server: MessagesServer) -> None:
+def test_tool_calls_and_thinking_are_resent_unchanged(ask: Ask, server: MessagesServer) -> None:
     first = ask(
         says(thinking("Hm, ", "well."), text("Looking."), tool_use("toolu_1", "read", "{}"))
     ).reply.message
@@ -311,7 +313,7 @@ FAULTS: list[tuple[str, Line, FailureKind]] = [
 @pytest.mark.parametrize(
     ("line", "kind"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
 )
-def test_a_fault_has_its_kind_a_remedy_and_a_bounded_number_of_tries(
+def test_every_provider_error_has_a_kind_a_remedy_and_a_bounded_number_of_tries(
     ask: Ask, server: MessagesServer, line: Line, kind: FailureKind
 ) -> None:
     tries = TRIES_MAX.get(kind, 1)
@@ -326,13 +328,13 @@ def test_a_fault_has_its_kind_a_remedy_and_a_bounded_number_of_tries(
     assert all(0 < seconds <= WAIT_S_MAX for seconds in told.pauses)
 
 
-def test_pauses_grow(ask: Ask) -> None:
+def test_retry_pauses_grow(ask: Ask) -> None:
     told = ask(*[OVERLOADED] * TRIES_MAX["overloaded"])
     assert told.pauses == sorted(told.pauses)
 
 
 @pytest.mark.parametrize("fault", [OVERLOADED, Refusal(500), breaks_off(), Streamed([])])
-def test_what_passes_is_answered_at_the_next_try(ask: Ask, fault: Line) -> None:
+def test_a_temporary_error_is_retried_and_answered(ask: Ask, fault: Line) -> None:
     told = ask(fault, says(text("here")))
     assert told.reply.message.text == "here"
     assert len(told.pauses) == 1
@@ -343,7 +345,7 @@ def test_what_passes_is_answered_at_the_next_try(ask: Ask, fault: Line) -> None:
     [[error_event("overloaded_error")], [Drop()], []],
     ids=["error", "dropped", "ended"],
 )
-def test_text_that_breaks_off_is_withdrawn_aloud_and_the_answer_begins_anew(
+def test_a_broken_stream_withdraws_its_text_and_is_retried(
     ask: Ask, server: MessagesServer, ending: Sequence[Any]
 ) -> None:
     told = ask(breaks_off(text("half an ans"), ending=ending), says(text("a whole one")))
@@ -355,13 +357,13 @@ def test_text_that_breaks_off_is_withdrawn_aloud_and_the_answer_begins_anew(
 
 
 @pytest.mark.parametrize("headers", [{"retry-after": "3"}, {"retry-after-ms": "3000"}])
-def test_the_provider_says_how_long_to_wait(ask: Ask, headers: dict[str, str]) -> None:
+def test_the_retry_pause_follows_the_providers_header(ask: Ask, headers: dict[str, str]) -> None:
     told = ask(Refusal(429, "rate_limit_error", headers=headers), says(text("ok")))
     assert told.pauses == [3.0]
 
 
 @pytest.mark.parametrize("asked", ["3600", "1e9", "inf", "Wed, 21 Oct 2099 07:28:00 GMT"], ids=str)
-def test_nobody_waits_longer_than_a_person_would(
+def test_a_retry_pause_over_the_limit_is_a_failure(
     ask: Ask, server: MessagesServer, asked: str
 ) -> None:
     told = ask(Refusal(429, "rate_limit_error", headers={"retry-after": asked}))
@@ -372,27 +374,25 @@ def test_nobody_waits_longer_than_a_person_would(
 
 
 @pytest.mark.parametrize("asked", ["-5", "nan", "soon", "", "Wed, 21 Oct 2015 07:28:00 GMT"])
-def test_a_wait_that_makes_no_sense_is_chosen_by_us(ask: Ask, asked: str) -> None:
+def test_a_nonsensical_retry_header_is_replaced_by_the_default_pause(ask: Ask, asked: str) -> None:
     told = ask(Refusal(429, "rate_limit_error", headers={"retry-after": asked}), says(text("ok")))
     (seconds,) = told.pauses
     assert 0 < seconds <= WAIT_S_MAX
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "end_turn", "refusal", "pause_turn"])
-def test_a_call_that_the_provider_did_not_finish_asking_for_is_not_to_be_run(
-    ask: Ask, stop: str
-) -> None:
+def test_a_truncated_tool_call_makes_the_reply_incomplete(ask: Ask, stop: str) -> None:
     told = ask(says(text("So"), tool_use("t1", "read", '{"path": "MEM'), stop=stop))
     assert isinstance(told.result, ModelFailure) or not told.result.is_complete
 
 
-def test_thinking_that_was_never_signed_is_not_kept(ask: Ask) -> None:
+def test_unsigned_thinking_is_dropped(ask: Ask) -> None:
     reply = ask(says(thinking("Hm", signature=""), stop="max_tokens")).reply
     assert not reply.is_complete
     assert reply.message.parts == ()
 
 
-def test_a_provider_that_is_not_there_is_unreachable(ask: Ask) -> None:
+def test_an_unreachable_provider_is_a_failure_that_names_the_base_url_setting(ask: Ask) -> None:
     told = ask(base_url="http://127.0.0.1:1")
     assert told.failure.kind == "unreachable"
     assert "ANTHROPIC_BASE_URL" in told.failure.remedy
@@ -402,7 +402,7 @@ def test_a_provider_that_is_not_there_is_unreachable(ask: Ask) -> None:
 @pytest.mark.parametrize(
     "url", ["nowhere", "ftp://127.0.0.1", "http://[::1", "http://\n", "http://a:b"]
 )
-def test_an_address_that_is_none_is_the_caller_s_to_mend(ask: Ask, url: str) -> None:
+def test_a_malformed_base_url_is_refused_without_a_retry(ask: Ask, url: str) -> None:
     told = ask(base_url=url)
     assert told.failure.kind == "refused"
     assert told.pauses == []
@@ -410,13 +410,13 @@ def test_an_address_that_is_none_is_the_caller_s_to_mend(ask: Ask, url: str) -> 
 
 
 @pytest.mark.parametrize("key", ["sk-tëst", "sk-\ntest", "sk-test\udcff"])
-def test_a_key_that_cannot_be_sent_is_a_wrong_key(ask: Ask, key: str) -> None:
+def test_an_api_key_with_forbidden_characters_is_a_key_failure(ask: Ask, key: str) -> None:
     told = ask(key=key)
     assert told.failure.kind == "key"
     assert told.pauses == []
 
 
-def test_a_key_is_never_shown(ask: Ask) -> None:
+def test_a_failure_never_shows_the_api_key(ask: Ask) -> None:
     told = ask(key="sk-secret")
     assert told.failure.kind == "key"
     assert "sk-secret" not in repr(told.failure)
@@ -433,7 +433,7 @@ NO_OBJECTS = [
 
 
 @pytest.mark.parametrize("stated", NO_OBJECTS, ids=range(len(NO_OBJECTS)))
-def test_input_that_is_no_object_is_kept_as_it_came_for_the_tool_to_refuse(
+def test_a_tool_input_that_is_no_object_is_passed_to_the_tool_unchanged(
     ask: Ask, server: MessagesServer, stated: str
 ) -> None:
     reply = ask(says(text("So."), tool_use("t1", "read", stated))).reply
@@ -443,7 +443,7 @@ def test_input_that_is_no_object_is_kept_as_it_came_for_the_tool_to_refuse(
     assert len(server.requests) == 1
 
 
-def test_a_long_input_in_many_pieces_is_put_together(ask: Ask) -> None:
+def test_a_long_tool_input_in_many_pieces_is_assembled(ask: Ask) -> None:
     content = "word " * 40_000
     whole = json.dumps({"path": "a.md", "content": content})
     pieces = [whole[at : at + 50] for at in range(0, len(whole), 50)]
@@ -458,9 +458,7 @@ PAUSED = says(
 )
 
 
-def test_a_pause_is_sent_back_as_it_came_and_the_answer_goes_on(
-    ask: Ask, server: MessagesServer
-) -> None:
+def test_a_paused_reply_is_resent_and_continued(ask: Ask, server: MessagesServer) -> None:
     told = ask(PAUSED, says(text("Tea is fine.")))
     assert told.reply.is_complete
     assert told.reply.message.text == "Searching.\n\nTea is fine."
@@ -469,19 +467,21 @@ def test_a_pause_is_sent_back_as_it_came_and_the_answer_goes_on(
     assert [m["role"] for m in server.requests[1]["messages"]] == ["user", "assistant"]
 
 
-def test_an_answer_that_pauses_for_ever_is_cut(ask: Ask) -> None:
+def test_a_reply_that_pauses_too_often_is_incomplete(ask: Ask) -> None:
     told = ask(*[PAUSED] * PAUSES_MAX)
     assert not told.reply.is_complete
 
 
-def test_why_the_model_declines_is_told_on_one_line(ask: Ask) -> None:
+def test_a_refusal_states_the_models_explanation_on_one_line(ask: Ask) -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "It could\nharm."}
     told = ask(says(stop="refusal", details=details))
     assert "(It could harm.)" in told.failure.reason
     assert told.failure.usage.input == 11
 
 
-def test_thinking_that_may_not_come_back_is_left_out(ask: Ask, server: MessagesServer) -> None:
+def test_thinking_refused_by_the_provider_is_left_out_and_the_request_repeated(
+    ask: Ask, server: MessagesServer
+) -> None:
     server.binds_thinking = True
     first = ask(says(thinking("Hm."), tool_use("toolu_1", "read", "{}"))).reply.message
     results = Message("user", (ToolResult("toolu_1", "It is empty."),))
@@ -494,7 +494,7 @@ def test_thinking_that_may_not_come_back_is_left_out(ask: Ask, server: MessagesS
     assert len(server.refused) == 1
 
 
-def test_silence_within_a_stream_ends_it(server: MessagesServer) -> None:
+def test_a_silent_stream_is_ended_as_unreachable(server: MessagesServer) -> None:
     server.answers(breaks_off(text("I"), ending=[Hold()]))
     model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url, event_gap_s=1.0))
     reply = model.reply(HELLO, output_tokens_max=500, emit=lambda _: None)
@@ -503,7 +503,7 @@ def test_silence_within_a_stream_ends_it(server: MessagesServer) -> None:
     assert result.kind == "unreachable"
 
 
-def test_questions_of_one_loop_share_a_connection(server: MessagesServer) -> None:
+def test_requests_of_one_event_loop_share_a_connection(server: MessagesServer) -> None:
     server.answers(*[says(text("ok"))] * 3)
     clients = AnthropicClients(KEY, server.url)
     seen: set[int] = set()
@@ -519,7 +519,7 @@ def test_questions_of_one_loop_share_a_connection(server: MessagesServer) -> Non
     assert len(server.callers) == 1
 
 
-def test_a_client_is_closed_when_it_is_let_go_and_when_its_loop_ends(
+def test_an_http_client_is_closed_on_release_and_when_its_event_loop_ends(
     server: MessagesServer,
 ) -> None:
     server.answers(*[says(text("ok"))] * 2)
@@ -542,7 +542,7 @@ def test_a_client_is_closed_when_it_is_let_go_and_when_its_loop_ends(
     assert [client.is_closed() for client in kept] == [True, True]
 
 
-def test_the_default_model_is_a_current_one_of_the_sdk() -> None:
+def test_the_default_model_is_known_to_the_sdk_and_not_deprecated() -> None:
     from anthropic.resources.messages.messages import DEPRECATED_MODELS
     from anthropic.types import ModelParam
 

@@ -1,4 +1,4 @@
-"""What reaches the provider, byte for byte, in ten conversations as they happen. (Keys are sorted: their
+"""Requests to the provider, byte for byte, in ten conversations. (Keys are sorted: their
 order is the SDK's.)
 
 When a request is to look otherwise, `WRITE_SNAPSHOTS=1` writes the files anew: read the difference.
@@ -189,7 +189,7 @@ def talk(home: Path, server: MessagesServer, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("happens", CONVERSATIONS, ids=lambda one: one.__name__)
-def test_the_newest_request_is_byte_for_byte_what_it_was(
+def test_the_newest_request_of_a_conversation_equals_its_snapshot_file(
     talk: Talk, happens: Callable[[Talk], None]
 ) -> None:
     happens(talk)
@@ -202,5 +202,5 @@ def test_the_newest_request_is_byte_for_byte_what_it_was(
     assert sent == file.read_text()
 
 
-def test_every_snapshot_belongs_to_a_conversation() -> None:
+def test_every_snapshot_file_belongs_to_a_conversation() -> None:
     assert {file.stem for file in PLACE.iterdir()} == {one.__name__ for one in CONVERSATIONS}

@@ -1,4 +1,4 @@
-"""What a program may take, and that nothing of it is left when it has ended."""
+"""The supervisor of a command: its limits, and that no process remains when the command has ended."""
 
 from __future__ import annotations
 
@@ -84,18 +84,22 @@ def children() -> set[int]:
     return {int(pid) for pid in text.split()}
 
 
-def test_the_exit_code_is_the_programs(run: Callable[..., Told]) -> None:
+def test_the_exit_code_is_that_of_the_program(run: Callable[..., Told]) -> None:
     assert run("exit 7").code == 7
     assert run("kill -9 $$").code == 137
     assert run("kill -15 $$").code == 143
     assert run("nonexistent-program").code == 127
 
 
-def test_output_and_errors_come_in_the_order_they_were_written(run: Callable[..., Told]) -> None:
+def test_output_and_errors_keep_the_order_in_which_they_were_written(
+    run: Callable[..., Told],
+) -> None:
     assert run("echo 1; echo 2 >&2; echo 3").text == "1\n2\n3\n"
 
 
-def test_time_ends_it_and_what_it_printed_is_there(found: World, run: Callable[..., Told]) -> None:
+def test_a_command_over_its_time_limit_is_ended_and_its_output_returned(
+    found: World, run: Callable[..., Told]
+) -> None:
     for seconds in BEGIN_S:
         told = run("echo partial; echo > begun; sleep 600", seconds=seconds)
         assert told.cause == "time"
@@ -114,20 +118,22 @@ def test_time_ends_it_and_what_it_printed_is_there(found: World, run: Callable[.
         "exec >&- 2>&- <&-; NAP",
     ],
 )
-def test_nothing_that_it_started_outlives_its_time(run: Callable[..., Told], script: str) -> None:
+def test_no_process_of_a_command_survives_its_time_limit(
+    run: Callable[..., Told], script: str
+) -> None:
     assert run(script, seconds=0.5).cause == "time"
     assert alive(NAP) == []
 
 
 @pytest.mark.parametrize("script", ["NAP & disown", "setsid NAP & echo started"])
-def test_nothing_that_it_left_in_the_background_outlives_its_end(
+def test_no_background_process_survives_the_end_of_its_command(
     run: Callable[..., Told], script: str
 ) -> None:
     assert run(f"{script}; exit 0").cause == "exit"
     assert alive(NAP) == []
 
 
-def test_who_writes_in_the_background_has_stopped_when_the_answer_is_given(
+def test_background_writes_have_stopped_when_the_result_is_returned(
     found: World, run: Callable[..., Told]
 ) -> None:
     begun = "until [ -s log ]; do sleep 0.02; done"
@@ -138,7 +144,7 @@ def test_who_writes_in_the_background_has_stopped_when_the_answer_is_given(
     assert (found.own / "log").stat().st_size == size
 
 
-def test_a_fork_bomb_ends_with_its_time(run: Callable[..., Told]) -> None:
+def test_a_fork_bomb_is_ended_by_a_limit(run: Callable[..., Told]) -> None:
     told = run("b() { b | b & }; b; sleep 600", seconds=1)
     assert told.cause in {"time", "processes"}
 
@@ -151,19 +157,19 @@ def test_threads_count_as_processes(run: Callable[..., Told]) -> None:
     assert "499" not in told.text
 
 
-def test_one_process_gets_no_more_memory_than_allowed(run: Callable[..., Told]) -> None:
+def test_one_process_cannot_exceed_the_memory_limit(run: Callable[..., Told]) -> None:
     told = run("python3 -c 'x = bytearray(10**9)'")
     assert told.code != 0
     assert "MemoryError" in told.text
 
 
-def test_many_processes_together_get_no_more_memory_than_allowed(run: Callable[..., Told]) -> None:
+def test_many_processes_together_cannot_exceed_the_memory_limit(run: Callable[..., Told]) -> None:
     eat = "python3 -c 'x = bytearray(10**8); import time; time.sleep(600)'"
     told = run(" & ".join([eat] * 6) + "; wait", seconds=LONG_S)
     assert told.cause == "memory"
 
 
-def test_shared_memory_counts(run: Callable[..., Told]) -> None:
+def test_shared_memory_counts_toward_the_memory_limit(run: Callable[..., Told]) -> None:
     told = run(
         "python3 -c 'import mmap, time\nm = mmap.mmap(-1, 10**9)\n"
         "for n in range(0, 10**9, 4096): m[n] = 1\n\ntime.sleep(600)'",
@@ -172,14 +178,18 @@ def test_shared_memory_counts(run: Callable[..., Told]) -> None:
     assert told.cause == "memory"
 
 
-def test_a_flood_of_output_ends_it_and_little_of_it_is_kept(run: Callable[..., Told]) -> None:
+def test_a_command_over_the_output_limit_is_ended_and_little_output_stored(
+    run: Callable[..., Told],
+) -> None:
     told = run("yes", seconds=LONG_S)
     assert told.cause == "output"
     assert OUTPUT_BYTES_MAX < told.size < 2 * OUTPUT_BYTES_MAX
     assert len(told.text) <= 64 * 1024
 
 
-def test_a_file_too_large_ends_it(found: World, run: Callable[..., Told]) -> None:
+def test_a_command_that_writes_too_large_a_file_is_ended(
+    found: World, run: Callable[..., Told]
+) -> None:
     told = run("head -c 500000000 /dev/zero > flood; sleep 600", seconds=LONG_S)
     assert told.cause == "disk"
     assert measure(found.own).bytes < 5 * BYTES_MAX
@@ -197,11 +207,13 @@ def test_a_file_too_large_ends_it(found: World, run: Callable[..., Told]) -> Non
     ],
     ids=["many files", "many names", "hidden", "closed", "deep", "without a name"],
 )
-def test_a_flood_of_files_ends_it(run: Callable[..., Told], script: str) -> None:
+def test_a_command_that_creates_too_many_files_is_ended(
+    run: Callable[..., Told], script: str
+) -> None:
     assert run(script, seconds=LONG_S).cause == "disk"
 
 
-def test_six_writers_are_ended_when_the_disk_shows_it_and_not_when_the_next_look_is_due(
+def test_a_command_over_the_disk_limit_is_ended_before_the_next_scheduled_measurement(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "MEASURE_INTERVAL_S", LONG_S)
@@ -214,7 +226,7 @@ def test_six_writers_are_ended_when_the_disk_shows_it_and_not_when_the_next_look
     assert taken.bytes <= 4_000_000 + seconds * WRITTEN_BYTES_MAX
 
 
-def test_what_was_past_the_bound_before_may_be_removed_at_leisure(here: World) -> None:
+def test_a_command_may_remove_files_from_a_tree_over_its_limit(here: World) -> None:
     with flooded(here, 300):
         script = "rm f1??; sleep 0.5; rm f*; echo done"
         ended, taken = in_tree(here, script, bytes_max=100_000, entries_max=100)
@@ -223,13 +235,13 @@ def test_what_was_past_the_bound_before_may_be_removed_at_leisure(here: World) -
 
 
 @pytest.mark.parametrize("script", [": > new", "mkdir -p " + "d/" * 80])
-def test_whoever_adds_to_a_tree_that_is_past_its_bound_is_ended(here: World, script: str) -> None:
+def test_a_command_that_adds_to_a_tree_over_its_limit_is_ended(here: World, script: str) -> None:
     with flooded(here, 300):
         ended, _ = in_tree(here, f"{script}; {NAP}", bytes_max=100_000, entries_max=100)
         assert ended.cause == "disk"
 
 
-def test_no_file_grows_in_a_tree_that_is_past_its_bound(here: World) -> None:
+def test_no_file_grows_in_a_tree_over_its_limit(here: World) -> None:
     with flooded(here, 300):
         before = measure(here.own)
         script = "for n in 1 2 3; do head -c 5000000 /dev/zero > f$n; done; echo x > /tmp/x"
@@ -264,12 +276,12 @@ def in_tree(
     return ended, taken
 
 
-def test_files_without_a_name_in_its_own_memory_are_nobodys_disk(run: Callable[..., Told]) -> None:
+def test_unlinked_files_in_the_sandboxs_tmp_do_not_count_as_disk(run: Callable[..., Told]) -> None:
     told = run("exec 3> /tmp/f; rm /tmp/f; head -c 30000000 /dev/zero >&3; sleep 0.4; echo done")
     assert (told.cause, told.text) == ("exit", "done\n")
 
 
-def test_two_hundred_runs_sixteen_at_once_leave_nothing_behind(here: World) -> None:
+def test_two_hundred_commands_leave_no_process_and_no_open_file(here: World) -> None:
     """Of every kind: some end well, some fail, some by a bound, and each is the one it was."""
     kinds = (
         ("echo {n}", LONG_S, "exit"),
@@ -304,7 +316,7 @@ def test_two_hundred_runs_sixteen_at_once_leave_nothing_behind(here: World) -> N
     assert len(list(Path("/proc/self/fd").iterdir())) == files
 
 
-def test_cancelling_ends_it_with_all_that_it_started(here: World) -> None:
+def test_cancelling_a_command_ends_all_its_processes(here: World) -> None:
 
     async def cancelled(after_s: float) -> None:
         sandbox = Bubblewrap(Home(here.home))
@@ -321,7 +333,7 @@ def test_cancelling_ends_it_with_all_that_it_started(here: World) -> None:
         asyncio.run(cancelled(after_s))
 
 
-def test_a_killed_server_takes_its_commands_along(here: World) -> None:
+def test_killing_the_server_ends_its_commands(here: World) -> None:
     places = [str(place) for place in (here.home, here.own, here.ref)]
     code = f"""
 import asyncio
@@ -339,7 +351,7 @@ asyncio.run(run_all(*map(Path, {places!r}), [Try(script, seconds={LONG_S})]))
     (here.own / "begun").unlink()
 
 
-def test_the_whole_output_can_be_read_afterwards(here: World) -> None:
+def test_the_whole_output_can_be_read_after_the_command(here: World) -> None:
 
     async def ran(script: str) -> CommandResult:
         return await Bubblewrap(Home(here.home)).run(order(here.own, here.ref, Try(script)))

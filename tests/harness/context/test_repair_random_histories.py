@@ -1,4 +1,4 @@
-"""A hundred thousand histories through all that happens to them before they are sent."""
+"""Random damaged histories through pruning, repair and assembly: every request is valid."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_there(question: HistoryMessage, messages: tuple[Message, ...]) -> bool:
     return texts <= shown
 
 
-def test_no_history_however_damaged_is_refused_and_the_newest_question_is_always_there() -> None:
+def test_a_damaged_history_becomes_a_valid_request_with_the_newest_user_message() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -69,7 +69,7 @@ def test_no_history_however_damaged_is_refused_and_the_newest_question_is_always
         assert is_there(newest, messages), (newest, said)
 
 
-def test_intact_histories_are_sent_as_they_are() -> None:
+def test_an_intact_history_is_sent_unchanged() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

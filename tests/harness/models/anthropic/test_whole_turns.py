@@ -64,7 +64,7 @@ def interrupted(harness: Harness, said: str, *, conversation: str, when: threadi
         presser.join(TURN_S_MAX)
 
 
-def test_what_the_agent_writes_is_in_the_prompt_of_the_next_conversation(
+def test_a_line_written_to_memory_is_in_the_prompt_of_the_next_conversation(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -109,7 +109,7 @@ def test_what_the_agent_writes_is_in_the_prompt_of_the_next_conversation(
     assert len(newest_request["messages"]) == 1
 
 
-def test_a_turn_goes_on_with_its_thinking_and_a_conversation_with_its_calls(
+def test_a_running_turn_resends_its_thinking_and_a_later_turn_only_the_calls(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -127,7 +127,7 @@ def test_a_turn_goes_on_with_its_thinking_and_a_conversation_with_its_calls(
     assert kinds == ["text", "tool_use", "tool_result", "text", "text"]
 
 
-def test_two_calls_of_one_message_are_answered_together(
+def test_the_results_of_all_calls_of_one_message_are_sent_together(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -145,7 +145,7 @@ def test_two_calls_of_one_message_are_answered_together(
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "end_turn", "pause_turn"])
-def test_half_a_call_is_never_run_and_the_next_turn_goes_on(
+def test_an_incomplete_tool_call_is_never_run_and_the_next_turn_succeeds(
     harness: Harness, server: MessagesServer, stop: str
 ) -> None:
     call = tool_use("toolu_1", "write", '{"path": "half.md", "content": "all of it')
@@ -157,7 +157,7 @@ def test_half_a_call_is_never_run_and_the_next_turn_goes_on(
     assert harness.run("Go on.", conversation="c").status == "done"
 
 
-def test_an_answer_cut_while_thinking_does_not_block_the_conversation(
+def test_a_reply_cut_while_thinking_does_not_block_the_conversation(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(
@@ -180,7 +180,7 @@ def test_an_answer_cut_while_thinking_does_not_block_the_conversation(
     ],
     ids=["key", "model", "refusal", "window"],
 )
-def test_after_a_failure_the_conversation_goes_on_with_what_was_said(
+def test_a_turn_after_a_failure_sends_the_earlier_user_message_too(
     harness: Harness, server: MessagesServer, faults: list[Line]
 ) -> None:
     server.answers(*faults, says(text("Here I am.")))
@@ -193,7 +193,7 @@ def test_after_a_failure_the_conversation_goes_on_with_what_was_said(
     assert [block["text"] for block in message["content"]] == ["First.", "Second."]
 
 
-def test_an_answer_without_a_word_leaves_a_conversation_that_goes_on(
+def test_an_empty_reply_does_not_block_the_conversation(
     harness: Harness, server: MessagesServer
 ) -> None:
     server.answers(says(), says(text(" \n")), says(text("Hello.")))
@@ -202,7 +202,7 @@ def test_an_answer_without_a_word_leaves_a_conversation_that_goes_on(
     assert harness.run("Three.", conversation="c").reply == "Hello."
 
 
-def test_a_turn_stopped_while_text_comes_leaves_a_conversation_that_goes_on(
+def test_a_turn_cancelled_while_text_streams_does_not_block_the_conversation(
     harness: Harness, server: MessagesServer
 ) -> None:
     hold = Hold()
@@ -214,7 +214,7 @@ def test_a_turn_stopped_while_text_comes_leaves_a_conversation_that_goes_on(
     assert harness.run("Shorter.", conversation="c").reply == "The end."
 
 
-def test_a_turn_stopped_after_a_tool_ran_keeps_what_the_tool_did(
+def test_a_turn_cancelled_after_a_tool_ran_keeps_the_tool_result(
     harness: Harness, server: MessagesServer
 ) -> None:
     hold = Hold()
@@ -230,7 +230,7 @@ def test_a_turn_stopped_after_a_tool_ran_keeps_what_the_tool_did(
     assert harness.run("And?", conversation="c").reply == "It is written."
 
 
-def test_a_turn_stopped_within_half_a_call_runs_nothing_of_it(
+def test_a_turn_cancelled_during_a_tool_call_does_not_run_the_call(
     harness: Harness, server: MessagesServer
 ) -> None:
     hold = Hold()
@@ -242,7 +242,9 @@ def test_a_turn_stopped_within_half_a_call_runs_nothing_of_it(
     assert harness.run("Go on.", conversation="c").reply == "Sorry."
 
 
-def test_the_same_event_is_answered_once(harness: Harness, server: MessagesServer) -> None:
+def test_the_same_event_is_sent_to_the_provider_once(
+    harness: Harness, server: MessagesServer
+) -> None:
     server.answers(says(text("Once.")))
     first = harness.run("Hello.", conversation="c", event_id="evt-1")
     assert harness.run("Hello.", conversation="c", event_id="evt-1") == first

@@ -1,3 +1,5 @@
+"""The tools read, write, edit and recall as a model calls them."""
+
 from __future__ import annotations
 
 import re
@@ -52,7 +54,7 @@ def call(desk: ToolContext) -> Call:
     return made
 
 
-def test_read_numbers_lines_and_says_how_to_go_on(call: Call, notes: Workspace) -> None:
+def test_read_numbers_lines_and_states_the_next_offset(call: Call, notes: Workspace) -> None:
     notes.write("long.md", "".join(f"line {n}\n" for n in range(1, 2501)), by=PERSON)
     text = call("read", path="long.md").text
     assert text.startswith("     1\tline 1\n     2\tline 2\n")
@@ -69,7 +71,7 @@ def test_read_of_very_long_lines_is_bounded(call: Call, notes: Workspace) -> Non
     assert "4 more lines" in text
 
 
-def test_read_says_what_it_leaves_out_of_a_line(call: Call, notes: Workspace) -> None:
+def test_read_states_how_much_of_a_long_line_is_left_out(call: Call, notes: Workspace) -> None:
     notes.write("wide.md", "x" * (CHARACTERS_MAX + 1_234) + "\nsecond\nthird\n", by=PERSON)
     assert call("read", path="wide.md").text.endswith(
         "x\n(1,234 more characters of line 1: grep finds what is in them)\n"
@@ -88,7 +90,7 @@ def test_read_says_what_it_leaves_out_of_a_line(call: Call, notes: Workspace) ->
         ("plans/zzz.md", "See with glob what there is."),
     ],
 )
-def test_a_file_that_is_not_there_is_answered_with_the_one_that_may_be_meant(
+def test_a_missing_file_is_reported_with_the_most_similar_path(
     call: Call, path: str, meant: str
 ) -> None:
     for name, more in (("read", {}), ("edit", {"old": "a", "new": "b"})):
@@ -103,7 +105,7 @@ def test_a_leading_slash_is_the_root_of_the_mount(call: Call) -> None:
 @pytest.mark.parametrize(
     "path", ["../x", "/../x", "notes/../../x", "//etc/passwd", "/proc/self/environ\0"]
 )
-def test_no_path_leads_out(call: Call, path: str) -> None:
+def test_file_tools_refuse_a_path_outside_the_mount(call: Call, path: str) -> None:
     for name, more in (
         ("read", {}),
         ("write", {"content": "x"}),
@@ -137,7 +139,7 @@ def test_write_over_an_unread_file_is_refused(call: Call, notes: Workspace) -> N
     assert not call("write", path="MEMORY.md", content="mine again").is_error
 
 
-def test_write_over_someones_change_of_the_same_lines_is_refused_and_shows_them(
+def test_write_over_a_conflicting_change_is_refused_and_shows_the_change(
     call: Call, notes: Workspace
 ) -> None:
     notes.write("a.md", "one\ntwo\n", by=PERSON)
@@ -149,7 +151,9 @@ def test_write_over_someones_change_of_the_same_lines_is_refused_and_shows_them(
     assert notes.read("a.md").text == "one\ntwo by a person\n"
 
 
-def test_write_beside_someones_change_is_merged_and_says_so(call: Call, notes: Workspace) -> None:
+def test_write_beside_another_authors_change_is_merged_and_reported(
+    call: Call, notes: Workspace
+) -> None:
     notes.write("a.md", "one\ntwo\nthree\n", by=PERSON)
     call("read", path="a.md")
     notes.write("a.md", "one by a person\ntwo\nthree\n", by=PERSON)
@@ -160,14 +164,16 @@ def test_write_beside_someones_change_is_merged_and_says_so(call: Call, notes: W
     assert [revision.author for revision in notes.log("a.md")] == ["helper", "ann", "ann"]
 
 
-def test_write_to_what_someone_deleted_is_refused(call: Call, notes: Workspace) -> None:
+def test_write_to_a_file_deleted_since_reading_is_refused(call: Call, notes: Workspace) -> None:
     notes.write("a.md", "one\n", by=PERSON)
     call("read", path="a.md")
     notes.delete("a.md", by=PERSON)
     assert call("write", path="a.md", content="two\n").is_error
 
 
-def test_edit_keeps_what_others_wrote_elsewhere_in_the_file(call: Call, notes: Workspace) -> None:
+def test_edit_keeps_another_authors_changes_elsewhere_in_the_file(
+    call: Call, notes: Workspace
+) -> None:
     notes.write("a.md", "one\ntwo\n", by=PERSON)
     call("read", path="a.md")
     notes.write("a.md", "one\ntwo\nthree\n", by=PERSON)
@@ -175,7 +181,7 @@ def test_edit_keeps_what_others_wrote_elsewhere_in_the_file(call: Call, notes: W
     assert notes.read("a.md").text == "ONE\ntwo\nthree\n"
 
 
-def test_edit_wants_the_old_text_exactly_once(call: Call, notes: Workspace) -> None:
+def test_edit_requires_the_old_text_exactly_once(call: Call, notes: Workspace) -> None:
     notes.write("a.md", "x\nx\n", by=PERSON)
     assert "2 times" in call("edit", path="a.md", old="x", new="y").text
     assert "is not in the file as it is now" in call("edit", path="a.md", old="z", new="y").text
@@ -183,19 +189,19 @@ def test_edit_wants_the_old_text_exactly_once(call: Call, notes: Workspace) -> N
     assert notes.read("a.md").text == "y\ny\n"
 
 
-def test_edit_of_what_is_no_text_is_refused(call: Call, notes: Workspace) -> None:
+def test_edit_of_a_file_that_is_not_text_is_refused(call: Call, notes: Workspace) -> None:
     notes.write("a.bin", b"\xff\xfe", by=PERSON)
     assert "not a text file" in call("edit", path="a.bin", old="a", new="b").text
 
 
-def test_a_read_only_mount_answers_a_write_with_the_reason(call: Call) -> None:
+def test_write_on_a_read_only_mount_is_refused_with_the_reason(call: Call) -> None:
     result = call("write", path="x.md", content="x", workspace="docs")
     assert result.is_error
     assert "read-only" in result.text
     assert "# Memory" in call("read", path="MEMORY.md", workspace="docs").text
 
 
-def test_recall_looks_in_every_mount_and_says_where_a_line_stands(
+def test_recall_searches_every_mount_and_names_file_and_line(
     call: Call, notes: Workspace, harness: Harness
 ) -> None:
     notes.write("notes/tea.md", "# Drinks\n- green tea at nine\n", by=PERSON)
@@ -214,14 +220,14 @@ def test_recall_looks_in_every_mount_and_says_where_a_line_stands(
     assert call("recall", query="tea", kinds=["thought"]).is_error
 
 
-def test_an_answer_of_recall_is_bounded(call: Call, notes: Workspace) -> None:
+def test_recall_results_are_bounded(call: Call, notes: Workspace) -> None:
     notes.write("a.md", "".join(f"- tea {'x' * 5000} {n}\n" for n in range(100)), by=PERSON)
     text = call("recall", query="tea", limit=100).text
     assert len(text) < 34_000
     assert "more lines: ask for less" in text
 
 
-def test_an_unknown_workspace_is_answered_with_the_names(call: Call) -> None:
+def test_an_unknown_workspace_is_refused_with_the_known_names(call: Call) -> None:
     for name in ("dosc", "zzz"):
         told = f"Not done: workspace: {name!r} is unknown. There are: notes, docs."
         assert call("read", path="MEMORY.md", workspace=name).text == told
@@ -237,18 +243,18 @@ def test_an_unknown_workspace_is_answered_with_the_names(call: Call) -> None:
         {"path": "a", "x": 1},
     ],
 )
-def test_nonsense_input_is_an_answer_not_a_crash(call: Call, arguments: dict[str, Any]) -> None:
+def test_invalid_tool_input_is_an_error_result(call: Call, arguments: dict[str, Any]) -> None:
     assert call("read", **arguments).is_error
 
 
-def test_workspace_is_offered_only_where_there_is_a_choice(desk: ToolContext) -> None:
+def test_the_workspace_argument_is_offered_only_with_several_mounts(desk: ToolContext) -> None:
     both = {spec.name: spec.schema for spec in Toolset(TOOLS, desk).specs()}
     assert both["read"]["properties"]["workspace"]["enum"] == ["notes", "docs"]
     one = Toolset(TOOLS, ToolContext(desk.mounts[:1], desk.author)).specs()
     assert all("workspace" not in spec.schema["properties"] for spec in one)
 
 
-def test_writing_tools_are_offered_only_with_something_to_write_to(desk: ToolContext) -> None:
+def test_writing_tools_are_offered_only_with_a_writable_mount(desk: ToolContext) -> None:
     read_only = Toolset(TOOLS, ToolContext(desk.mounts[1:], desk.author)).specs()
     assert [spec.name for spec in read_only] == ["read", "glob", "recall"]
     assert Toolset(TOOLS, ToolContext([], desk.author)).specs() == ()

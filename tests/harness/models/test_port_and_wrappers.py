@@ -1,4 +1,4 @@
-"""Every model against the contract, and what the wrappers add to it."""
+"""Every model against the port's contract, and the wrappers: retrying, faulty and metered."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ class TestAnthropicModel(ModelConformance):
 
 
 class TestDemoModel:
-    def test_it_answers_and_tells_what_it_answers(self) -> None:
+    def test_the_demo_model_replies_and_emits_the_text_of_its_reply(self) -> None:
         reply, told = asked(DemoModel())
         assert isinstance(reply, Reply)
         assert told == [TextArrived(reply.message.text)]
 
 
-def test_who_waits_is_told_and_answered_in_the_end() -> None:
+def test_the_retrying_model_emits_each_wait_and_then_replies() -> None:
     model, pauses = patient(RATE_LIMITED, OVERLOADED, says_in_the_end="here")
     reply, told = asked(model)
     assert isinstance(reply, Reply)
@@ -123,7 +123,7 @@ def test_who_waits_is_told_and_answered_in_the_end() -> None:
     assert pauses[0] == RATE_LIMITED.wait_s
 
 
-def test_a_wait_that_nobody_would_sit_out_is_told_instead() -> None:
+def test_the_retrying_model_fails_when_the_provider_asks_for_too_long_a_wait() -> None:
     model, pauses = patient(Fails("overloaded", wait_s=WAIT_S_MAX + 1), says_in_the_end="late")
     result, _ = asked(model)
     assert isinstance(result, ModelFailure)
@@ -134,21 +134,21 @@ def test_a_wait_that_nobody_would_sit_out_is_told_instead() -> None:
 @pytest.mark.parametrize(
     "kind", ["key", "budget", "refused", "declined", "too_long", "window_full"]
 )
-def test_what_does_not_pass_is_not_asked_again(kind: Any) -> None:
+def test_the_retrying_model_does_not_retry_a_permanent_failure(kind: Any) -> None:
     model, pauses = patient(Fails(kind), says_in_the_end="never")
     result, _ = asked(model)
     assert isinstance(result, ModelFailure)
     assert (result.kind, pauses) == (kind, [])
 
 
-def test_patience_ends() -> None:
+def test_the_retrying_model_stops_after_its_maximum_number_of_tries() -> None:
     model, pauses = patient(*[OVERLOADED] * 20, says_in_the_end="never")
     result, _ = asked(model)
     assert isinstance(result, ModelFailure)
     assert len(pauses) == TRIES_MAX["overloaded"] - 1
 
 
-def test_half_an_answer_is_withdrawn_and_paid_for() -> None:
+def test_the_retrying_model_withdraws_half_a_reply_and_counts_its_usage() -> None:
     model, _ = patient(BreaksOff(after=4), says_in_the_end="whole answer")
     reply, told = asked(model)
     assert [p.text for p in told if isinstance(p, TextArrived)] == ["whol", "whole answer"]
@@ -157,7 +157,7 @@ def test_half_an_answer_is_withdrawn_and_paid_for() -> None:
     assert reply.usage == one + one
 
 
-def test_waiting_can_be_cancelled() -> None:
+def test_a_retry_wait_can_be_cancelled() -> None:
     async def cancel() -> None:
         model = RetryingModel(FaultyModel(ScriptedModel("never"), iter([Fails(wait_s=60.0)])))
         waits = asyncio.Event()
@@ -172,7 +172,7 @@ def test_waiting_can_be_cancelled() -> None:
     asyncio.run(cancel())
 
 
-def test_a_slow_model_is_slow_and_a_malformed_input_is_none() -> None:
+def test_the_faulty_model_can_be_slow_and_can_malform_a_tool_input() -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -187,12 +187,12 @@ def test_a_slow_model_is_slow_and_a_malformed_input_is_none() -> None:
     assert list(malformed.input) == [INVALID_JSON]
 
 
-def test_a_seed_makes_the_same_faults_again() -> None:
+def test_a_seed_reproduces_the_same_faults() -> None:
     first, second = seeded(7, share=0.5), seeded(7, share=0.5)
     assert [next(first) for _ in range(50)] == [next(second) for _ in range(50)]
 
 
-def test_every_question_is_noted_whatever_comes_of_it() -> None:
+def test_the_metered_model_records_the_usage_of_replies_and_failures() -> None:
     failure = ModelFailure("declined", "no", "say it otherwise", Usage(5, 1))
     model, ledger, spender = metered(ScriptedModel("yes", failure, name="claude-sonnet-5-5"))
     usage = answered(model).usage
@@ -203,7 +203,7 @@ def test_every_question_is_noted_whatever_comes_of_it() -> None:
     assert spent.nanodollars == (usage.input + 5) * 2_000 + (usage.output + 1) * 10_000
 
 
-def test_a_question_that_is_cancelled_is_paid_for(server: MessagesServer) -> None:
+def test_the_metered_model_records_the_usage_of_a_cancelled_request(server: MessagesServer) -> None:
     hold = Hold()
     server.answers(breaks_off(text("Once upon"), ending=[hold]))
     provider = AnthropicModel("claude-sonnet-5-5", AnthropicClients(KEY, server.url))
@@ -228,7 +228,9 @@ def test_a_question_that_is_cancelled_is_paid_for(server: MessagesServer) -> Non
     assert spent.usage == Usage(11, 1, 200, 100, 40)
 
 
-def test_what_a_listener_raises_is_its_own(server: MessagesServer) -> None:
+def test_an_exception_of_the_progress_listener_passes_through_the_model(
+    server: MessagesServer,
+) -> None:
     server.answers(says(text("Once.")))
     model = RetryingModel(AnthropicModel("claude-test", AnthropicClients(KEY, server.url)))
 
@@ -240,7 +242,7 @@ def test_what_a_listener_raises_is_its_own(server: MessagesServer) -> None:
     assert len(server.requests) == 1
 
 
-def test_without_money_nothing_is_asked() -> None:
+def test_the_metered_model_sends_no_request_over_the_spending_limit() -> None:
     scripted = ScriptedModel("one", "two", name="claude-sonnet-5-5")
     model, _, _ = metered(scripted, limits={"dollarsPerDay": 0.00001})
     assert isinstance(asked(model)[0], Reply)
@@ -253,7 +255,7 @@ def test_without_money_nothing_is_asked() -> None:
 
 
 @pytest.mark.parametrize("seen_by", ["the clock", "an admission"])
-def test_a_limit_on_money_that_is_set_meanwhile_holds_a_moment_later_or_from_the_next_turn_on(
+def test_a_changed_spending_limit_is_enforced_shortly_or_at_the_next_admission(
     seen_by: str,
 ) -> None:
     clock = ManualClock()
@@ -277,7 +279,7 @@ def test_a_limit_on_money_that_is_set_meanwhile_holds_a_moment_later_or_from_the
     assert (result.kind, len(scripted.requests)) == ("budget", 1)
 
 
-def test_a_limit_on_money_is_not_given_to_a_model_without_a_price() -> None:
+def test_the_metered_model_refuses_a_model_without_a_price_under_a_spending_limit() -> None:
     scripted = ScriptedModel("one", name="unheard-of")
     model, _, _ = metered(scripted, limits={"dollarsPerMonth": 5})
     result, _ = asked(model)

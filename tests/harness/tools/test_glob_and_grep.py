@@ -1,4 +1,4 @@
-"""glob and grep, with the sandbox and without, on writable mounts and on such as have no sandbox."""
+"""The tools glob and grep, with the sandbox and without, on writable and read-only mounts."""
 
 from __future__ import annotations
 
@@ -87,31 +87,31 @@ def call(desk: ToolContext) -> Iterator[Call]:
     loop.close()
 
 
-def test_glob_shows_the_newest_first(call: Call) -> None:
+def test_glob_lists_the_newest_file_first(call: Call) -> None:
     assert call("glob", pattern="**").splitlines() == [*reversed(FILES), "TASKS.md"]
     assert call("glob", pattern="**/*.txt") == "notes/deep/b.txt"
     assert call("glob", pattern="*.md").splitlines() == [".hidden.md", "MEMORY.md", "TASKS.md"]
 
 
 @pytest.mark.parametrize("path", ["notes", "/notes", "notes/", "/notes/"])
-def test_glob_counts_from_a_directory(call: Call, path: str) -> None:
+def test_glob_matches_relative_to_the_given_directory(call: Call, path: str) -> None:
     assert call("glob", pattern="*.md", path=path).splitlines() == [
         "notes/[x]{y}!.md",
         "notes/a.md",
     ]
 
 
-def test_glob_says_that_nothing_matches(call: Call) -> None:
+def test_glob_reports_that_no_file_matches(call: Call) -> None:
     assert call("glob", pattern="*.py", path="notes") == "No file matches '*.py' in notes."
 
 
 @pytest.mark.parametrize("path", ["..", "/../x", "a/../../b", "\0"])
 @pytest.mark.parametrize("tool", ["glob", "grep"])
-def test_no_path_leads_out(call: Call, tool: str, path: str) -> None:
+def test_search_tools_refuse_a_path_outside_the_mount(call: Call, tool: str, path: str) -> None:
     assert call(tool, pattern="tea", path=path).startswith("error: ")
 
 
-def test_grep_shows_file_line_and_text(call: Call) -> None:
+def test_grep_shows_file_line_number_and_text(call: Call) -> None:
     assert call("grep", pattern="tea").splitlines() == [
         ".hidden.md:1:hidden tea",
         "MEMORY.md:3:- tea is green",
@@ -132,21 +132,21 @@ def test_grep_shows_file_line_and_text(call: Call) -> None:
         ("/", [".hidden.md", "MEMORY.md", "notes/[x]{y}!.md", "notes/a.md", "notes/deep/b.txt"]),
     ],
 )
-def test_grep_looks_where_it_is_told(call: Call, path: str, files: list[str]) -> None:
+def test_grep_searches_only_the_given_path(call: Call, path: str, files: list[str]) -> None:
     assert call("grep", pattern="tea", path=path, mode="files").splitlines() == files
 
 
-def test_grep_counts(call: Call) -> None:
+def test_grep_counts_the_matching_lines(call: Call) -> None:
     assert call("grep", pattern="(?i)tea", path="notes/a.md", mode="count") == "notes/a.md:2"
 
 
-def test_grep_says_that_nothing_matches_or_that_there_is_no_such_place(call: Call) -> None:
+def test_grep_reports_no_match_or_a_missing_path(call: Call) -> None:
     assert call("grep", pattern="nowhere") == "Nothing matches 'nowhere'."
     assert call("grep", pattern="nowhere", path="notes") == "Nothing matches 'nowhere' in notes."
     assert "no file or directory 'nots'" in call("grep", pattern="tea", path="nots")
 
 
-def test_a_pattern_that_is_none_is_refused_with_the_reason(call: Call) -> None:
+def test_an_invalid_grep_pattern_is_refused_with_the_reason(call: Call) -> None:
     told = call("grep", pattern="(unclosed")
     assert told.startswith("error: ")
     assert "unclosed group" in told
@@ -155,11 +155,11 @@ def test_a_pattern_that_is_none_is_refused_with_the_reason(call: Call) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["--files", "-v", "-f/etc/passwd", "--pre=cat"])
-def test_a_pattern_is_no_option(call: Call, pattern: str) -> None:
+def test_a_grep_pattern_is_never_taken_as_an_option(call: Call, pattern: str) -> None:
     assert call("grep", pattern=pattern) == f"Nothing matches {pattern!r}."
 
 
-def test_no_configuration_and_no_ignore_file_counts(
+def test_grep_ignores_configuration_and_ignore_files(
     call: Call, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rc").write_text("--files\n")
@@ -169,7 +169,9 @@ def test_no_configuration_and_no_ignore_file_counts(
     workspace.delete(".ignore", by=PERSON)
 
 
-def test_nothing_is_reached_through_links(call: Call, workspace: Workspace, tmp_path: Path) -> None:
+def test_search_tools_do_not_follow_symlinks(
+    call: Call, workspace: Workspace, tmp_path: Path
+) -> None:
     (tmp_path / "secret.md").write_text("tea of the host\n")
     (workspace.root / "link.md").symlink_to(tmp_path / "secret.md")
     (workspace.root / "links").symlink_to(tmp_path)
@@ -182,7 +184,7 @@ def test_nothing_is_reached_through_links(call: Call, workspace: Workspace, tmp_
     (workspace.root / "links").unlink()
 
 
-def test_second_files_are_in_no_list(call: Call, workspace: Workspace) -> None:
+def test_search_tools_leave_out_conflict_copies(call: Call, workspace: Workspace) -> None:
     second = conflict_path(WorkspacePath("MEMORY.md"), version_of(b"x"))
     workspace.write(second, "second tea\n", by=PERSON)
     assert "second" not in call("grep", pattern="tea")
@@ -190,7 +192,7 @@ def test_second_files_are_in_no_list(call: Call, workspace: Workspace) -> None:
     workspace.delete(second, by=PERSON)
 
 
-def test_a_flood_of_matches_is_cut_and_said(call: Call, workspace: Workspace) -> None:
+def test_a_grep_result_is_bounded(call: Call, workspace: Workspace) -> None:
     workspace.write("flood.md", "flood of matches\n" * 20_000, by=PERSON)
     told = call("grep", pattern="flood")
     assert len(told) < 70_000
@@ -200,7 +202,7 @@ def test_a_flood_of_matches_is_cut_and_said(call: Call, workspace: Workspace) ->
     workspace.delete("flood.md", by=PERSON)
 
 
-def test_a_mount_without_a_sandbox_is_read_and_globbed_and_no_more(
+def test_a_mount_without_a_sandbox_offers_only_read_glob_and_recall(
     call: Call, desk: ToolContext
 ) -> None:
     assert call("glob", pattern="*.md", workspace="bare").splitlines()[0] == "tea.md"

@@ -1,3 +1,5 @@
+"""Integrations: how the settings of Claude Code and Codex are edited, and how the edit is undone."""
+
 from __future__ import annotations
 
 import json
@@ -60,7 +62,7 @@ def names(pair: tuple[Integration, str]) -> str:
     return pair[0].name
 
 
-def test_claude_code_is_told_the_directory_and_runs_the_prompt() -> None:
+def test_claude_code_gets_the_memory_directory_and_the_prompt_hook() -> None:
     settings = json.loads(ClaudeCode().used(SETTINGS, USE))
     assert settings["autoMemoryDirectory"] == USE.root
     ours = {"hooks": [{"type": "command", "command": USE.command, "timeout": 15}]}
@@ -75,7 +77,7 @@ def test_claude_code_is_told_the_directory_and_runs_the_prompt() -> None:
     assert list(settings) == list(before)
 
 
-def test_codex_may_write_there_and_runs_the_prompt() -> None:
+def test_codex_gets_the_writable_root_and_the_prompt_hook() -> None:
     text = Codex().used(CONFIG, USE)
     config, before = tomllib.loads(text), tomllib.loads(CONFIG)
     assert config["sandbox_workspace_write"]["writable_roots"] == ["/srv/notes", USE.root]
@@ -87,7 +89,7 @@ def test_codex_may_write_there_and_runs_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("pair", [*BOTH, *EMPTY], ids=names)
-def test_what_was_put_in_can_be_taken_out_of_a_text_that_was_changed_since(
+def test_an_integration_can_be_removed_from_settings_changed_since(
     pair: tuple[Integration, str],
 ) -> None:
     client, before = pair
@@ -101,7 +103,7 @@ def test_what_was_put_in_can_be_taken_out_of_a_text_that_was_changed_since(
 
 @pytest.mark.parametrize("pair", BOTH, ids=names)
 @pytest.mark.parametrize("is_there", [True, False])
-def test_undo_leaves_every_byte_as_it_was(
+def test_undo_restores_every_byte_of_the_settings(
     pair: tuple[Integration, str], is_there: bool, configurations: Configurations, tmp_path: Path
 ) -> None:
     client, text = pair
@@ -128,7 +130,7 @@ def test_undo_leaves_every_byte_as_it_was(
 
 
 @pytest.mark.parametrize("pair", BOTH, ids=names)
-def test_undo_keeps_what_was_changed_since(
+def test_undo_keeps_changes_made_since_the_integration(
     pair: tuple[Integration, str], configurations: Configurations, tmp_path: Path
 ) -> None:
     client, text = pair
@@ -140,7 +142,7 @@ def test_undo_keeps_what_was_changed_since(
     assert file.read_text() == text.replace('"dark"', '"light"')
 
 
-def test_the_directory_of_before_comes_back_after_other_changes(
+def test_undo_restores_the_previous_directory_after_other_changes(
     configurations: Configurations, tmp_path: Path
 ) -> None:
     file = tmp_path / "settings.json"
@@ -153,7 +155,7 @@ def test_the_directory_of_before_comes_back_after_other_changes(
     assert json.loads(file.read_text()) == {"new": 1, **json.loads(SETTINGS)}
 
 
-def test_a_hook_that_somebody_put_beside_ours_is_theirs(tmp_path: Path) -> None:
+def test_a_foreign_hook_beside_the_integrations_hook_stays(tmp_path: Path) -> None:
     client = ClaudeCode()
     settings = json.loads(client.used("{}", USE))
     settings["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "date"})
@@ -161,7 +163,7 @@ def test_a_hook_that_somebody_put_beside_ours_is_theirs(tmp_path: Path) -> None:
     assert "date" in client.unused(text, USE, "{}")
 
 
-def test_nothing_is_written_over_what_was_saved_after_it_was_shown(
+def test_settings_saved_after_the_change_was_shown_are_not_overwritten(
     configurations: Configurations, tmp_path: Path
 ) -> None:
     file = tmp_path / "settings.json"
@@ -172,7 +174,9 @@ def test_nothing_is_written_over_what_was_saved_after_it_was_shown(
     assert file.read_text() == '{"saved": "meanwhile"}'
 
 
-def test_a_link_stays_a_link(configurations: Configurations, tmp_path: Path) -> None:
+def test_a_symlinked_settings_file_stays_a_symlink(
+    configurations: Configurations, tmp_path: Path
+) -> None:
     (tmp_path / "dotfiles").mkdir()
     (tmp_path / "dotfiles/settings.json").write_text("{}")
     file = tmp_path / "settings.json"
@@ -182,7 +186,7 @@ def test_a_link_stays_a_link(configurations: Configurations, tmp_path: Path) -> 
     assert USE.root in (tmp_path / "dotfiles/settings.json").read_text()
 
 
-def test_what_cannot_be_changed_safely_is_refused(
+def test_settings_that_cannot_be_changed_safely_are_refused(
     configurations: Configurations, tmp_path: Path
 ) -> None:
     file = tmp_path / "config"

@@ -1,4 +1,4 @@
-"""Conversations as they go on: which calls and results their requests show."""
+"""Pruning in random conversations: tool traffic leaves only with a new snapshot."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def calls_of(talk: Talk, turn: TurnId) -> tuple[int, int]:
     return made, sum(len(message.tool_calls) for _, message in of_turns(talk, [turn]))
 
 
-def test_traffic_leaves_with_snapshots_alone_never_too_early_and_never_much_too_late() -> None:
+def test_tool_traffic_leaves_only_with_a_snapshot_and_within_its_configured_turns() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
