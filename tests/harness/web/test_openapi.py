@@ -69,7 +69,7 @@ def test_the_openapi_document_is_complete(site: Site) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_documented_example_is_answered_as_documented(site: Site) -> None:
+def test_every_example_of_a_new_record_in_the_document_creates_a_record(site: Site) -> None:
     """What is shown as an example of a new record makes one, but for the ids in it."""
     acme = site.account("acme")
     for path, method, operation in operations(site.app.openapi()):

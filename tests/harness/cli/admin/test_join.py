@@ -176,7 +176,7 @@ def test_a_workspace_deleted_while_a_machine_was_offline_is_not_recreated(
     assert second("cat", "notes", "MEMORY.md").done().out == "anew\n"
 
 
-def test_attaching_a_workspace_with_unavailable_history_is_reported(
+def test_attaching_a_workspace_with_a_missing_pack_succeeds_with_a_warning(
     first: Terminal, second: Terminal, location: str, seaweedfs: S3Server
 ) -> None:
     for number in range(2):

@@ -185,7 +185,7 @@ def run(harness: Terminal, *command: str, cwd: Path, **variables: str) -> None:
 
 @pytest.mark.skipif(shutil.which("claude") is None, reason="needs claude on the path")
 @pytest.mark.parametrize("where", ["user", "project"])
-def test_the_real_claude_code_shows_its_model_the_memory(
+def test_claude_code_sends_the_workspace_memory_to_the_model(
     where: str, harness: Terminal, tmp_path: Path
 ) -> None:
     root = remember(harness)
@@ -208,7 +208,7 @@ def test_the_real_claude_code_shows_its_model_the_memory(
 
 
 @pytest.mark.skipif(shutil.which("codex") is None, reason="needs codex on the path")
-def test_the_real_codex_shows_its_model_the_memory(harness: Terminal, tmp_path: Path) -> None:
+def test_codex_sends_the_workspace_memory_to_the_model(harness: Terminal, tmp_path: Path) -> None:
     root = remember(harness)
     codex = tmp_path / "codex"
     codex.mkdir()

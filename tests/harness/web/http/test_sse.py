@@ -225,7 +225,7 @@ def test_keep_alive_comments_are_sent_only_while_a_stream_is_silent(
         assert (b": still there" in heard) == bool(signs)
 
 
-def test_a_conversation_is_deletable_while_its_finished_turn_is_streamed(
+def test_a_streamed_conversation_is_deletable_only_after_the_turn_ended(
     acme: Caller, puppet: Puppet
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:

@@ -77,9 +77,7 @@ def test_restore_and_revert_create_new_revisions(acme: Caller, place: str) -> No
     assert acme.refused(400, "POST", f"{place}/revert", json=again)["field"] == "path"
 
 
-def test_manual_edits_are_included_in_every_history_response(
-    site: Site, acme: Caller, place: str
-) -> None:
+def test_the_log_and_blame_include_manual_edits(site: Site, acme: Caller, place: str) -> None:
     house = site.harness.house
     account = house.accounts.get(acme.get("/accounts/me")["id"])
     root = house.rooms(house.accounts.owner(account)).workspaces.get("w").root

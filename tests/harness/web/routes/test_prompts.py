@@ -43,7 +43,9 @@ WEATHER = {"name": "weather", "description": "Says it.", "inputSchema": {"type":
 
 
 @pytest.mark.parametrize("asked", [None, {}, {"archival_mode": "tool_only"}, {"archival_limit": 3}])
-def test_a_prompt_preview_accepts_the_same_fields_as_a_turn(site: Site, asked: Any) -> None:
+def test_a_prompt_preview_predicts_the_snapshot_of_a_turn_with_the_same_memory_policy(
+    site: Site, asked: Any
+) -> None:
     """What is asked by default is as good as nothing; another policy is another snapshot."""
     acme = site.account("acme")
     agent = acme.agent(tools=[WEATHER])
