@@ -1,4 +1,4 @@
-"""No text, whoever wrote it, holds everybody up: the time that it takes grows no faster than the text.
+"""Hostile text costs no more than linear time in any regular expression or function that reads text
 
 Every expression of the source is tried, and every function that takes a stranger's text: see tests/hostile.
 What functions compile while the suite runs is tried at its end: tests/hostile/plugin.py.
@@ -37,7 +37,7 @@ LINEAR = (
 )
 
 
-def test_an_expression_that_looks_twice_at_the_same_is_told_from_one_that_looks_once() -> None:
+def test_a_quadratic_regular_expression_is_distinguished_from_a_linear_one() -> None:
     twice, once = (
         [Pattern(text, 0, "x.py:1", frozenset({method})) for text, method in cases]
         for cases in (QUADRATIC, LINEAR)
@@ -47,19 +47,19 @@ def test_an_expression_that_looks_twice_at_the_same_is_told_from_one_that_looks_
     assert [str(one) for one in twice if not found[str(one)]] == []
 
 
-def test_every_expression_of_the_source_looks_once() -> None:
+def test_every_regular_expression_of_the_source_is_linear_on_hostile_text() -> None:
     found = tried("source")
     assert len(found) > 100
     assert {name: why for name, why in found.items() if why} == {}
 
 
-def test_every_function_that_takes_a_strangers_text_is_done_in_time() -> None:
+def test_every_function_that_reads_untrusted_text_finishes_in_time() -> None:
     found = tried("functions")
     assert len(found) > 50
     assert {name: why for name, why in found.items() if why} == {}
 
 
-def test_a_slow_expression_that_a_function_makes_fails_the_run(tmp_path: Path) -> None:
+def test_a_slow_regular_expression_compiled_at_run_time_fails_the_test_run(tmp_path: Path) -> None:
     source = tmp_path / "test_one.py"
     source.write_text(
         "import re\n"

@@ -1,4 +1,4 @@
-"""README, tour and guides are executed: every block, in order, as a reader would who follows them."""
+"""README, tour and guides: every block is executed in order, as a reader would run the commands."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(script: str, environment: dict[str, str], place: Path) -> tuple[int, str
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_shell_block_works_in_order(
+def test_every_shell_block_of_a_document_runs_in_order(
     document: str,
     environment: dict[str, str],
     tmp_path: Path,
@@ -112,7 +112,7 @@ def test_every_shell_block_works_in_order(
         )
 
 
-def test_every_python_block_of_the_readme_works(
+def test_every_workspace_python_block_of_the_readme_runs(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     for source in python_blocks("harness.workspaces"):
@@ -129,7 +129,7 @@ def test_every_python_block_of_the_readme_works(
         assert "- I like short answers" in ended.stdout
 
 
-def test_the_readmes_own_loop_asks_the_provider_with_its_client(
+def test_the_readmes_agent_loop_calls_the_provider_and_writes_a_note(
     environment: dict[str, str], tmp_path: Path, server: MessagesServer
 ) -> None:
     note = {"path": "notes/tea.md", "content": "# Tea\n\n- likes it green\n"}
@@ -168,20 +168,24 @@ def client_block(document: str, environment: dict[str, str], tmp_path: Path) -> 
     return ended.stdout.splitlines()
 
 
-def test_the_readmes_client_asks_a_server(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_readmes_client_example_asks_a_server(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     reply, *file = client_block("README.md", environment, tmp_path)
     assert "green tea" in reply
     assert "- I like green tea" in file
 
 
-def test_the_tours_client_has_a_tool(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_tours_client_example_runs_a_client_tool(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     first, *entries = client_block("docs/tour.md", environment, tmp_path)
     assert "green tea" in first
     assert entries[:2] == ["1 user", "2 assistant"]
     assert "- I like green tea" in entries
 
 
-def test_every_python_block_is_run_by_one_of_these() -> None:
+def test_every_python_block_is_covered_by_a_test() -> None:
     known = ("harness.workspaces", "anthropic.Anthropic", "harness.client")
     assert sorted(source for one in known for source in python_blocks(one)) == sorted(
         python_blocks("")
@@ -195,11 +199,11 @@ def python_blocks(known_by: str, document: str = "README.md") -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_no_example_needs_a_program_of_its_own_to_read_an_answer(document: str) -> None:
+def test_no_example_parses_json_with_a_python_one_liner(document: str) -> None:
     assert "python -c" not in (ROOT / document).read_text()
 
 
-def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> None:
+def test_the_hashes_in_docs_data_md_are_correct(environment: dict[str, str]) -> None:
     ((source, shown),) = [
         (source, shown)
         for language, source, shown in blocks("docs/data.md")
@@ -210,7 +214,7 @@ def test_the_hashes_of_the_data_page_are_right(environment: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("document", PAGES)
-def test_every_link_leads_somewhere(document: str) -> None:
+def test_every_relative_link_of_a_document_exists(document: str) -> None:
     file = ROOT / document
     links = re.findall(r"\]\(([^)#]+)\)", file.read_text())
     assert links or document not in ("README.md", "docs/configuration.md")

@@ -1,4 +1,4 @@
-"""A home that an earlier version made is opened by this one, and everything goes on.
+"""A home stored by an earlier version works with this version
 
 What it was asked then lies beside it, with the answers. `tests/fixtures/make_stored_home.py` made both.
 """
@@ -50,20 +50,26 @@ def changed(questions: list[Any], answers: list[Any], name: Callable[[Any], str]
     ]
 
 
-def test_commands_answer_of_a_stored_home_what_they_did(terminal: Terminal, stored: Any) -> None:
+def test_commands_on_a_stored_home_give_the_recorded_answers(
+    terminal: Terminal, stored: Any
+) -> None:
     questions = stored["commands"]
     answers = stored_home.ask_commands(terminal, questions)
     assert changed(questions, answers, lambda one: " ".join(one["command"])) == []
 
 
-def test_a_server_answers_of_a_stored_home_what_it_did(terminal: Terminal, stored: Any) -> None:
+def test_http_requests_on_a_stored_home_give_the_recorded_answers(
+    terminal: Terminal, stored: Any
+) -> None:
     questions = stored["requests"]
     with served(terminal, stored["key"]) as server:
         answers = stored_home.ask_server(server, terminal.home, questions)
     assert changed(questions, answers, lambda one: one["path"]) == []
 
 
-def test_what_waits_in_a_stored_home_goes_on(terminal: Terminal, stored: Any) -> None:
+def test_pending_approvals_and_queued_events_of_a_stored_home_are_completed(
+    terminal: Terminal, stored: Any
+) -> None:
     waiting = stored["waiting"]
     with served(terminal, stored["key"]) as server:
         approval = {"callId": waiting["call"], "allowed": True}
@@ -76,7 +82,7 @@ def test_what_waits_in_a_stored_home_goes_on(terminal: Terminal, stored: Any) ->
     assert terminal("cat", workspace, file).done().out == text
 
 
-def test_a_stored_conversation_goes_on_and_a_stored_version_is_a_condition(
+def test_a_stored_conversation_continues_and_a_stored_version_is_a_valid_if_match(
     terminal: Terminal, stored: Any
 ) -> None:
     with served(terminal, stored["key"]) as server:
@@ -95,7 +101,7 @@ def test_a_stored_conversation_goes_on_and_a_stored_version_is_a_condition(
             assert put(server, file, condition) == status
 
 
-def test_an_edit_by_hand_that_a_stored_home_has_not_seen_becomes_one_revision(
+def test_a_manual_edit_in_a_stored_home_becomes_one_revision(
     terminal: Terminal,
 ) -> None:
     newest, *older = terminal("log", "desk", "--json").done().json
@@ -103,7 +109,9 @@ def test_an_edit_by_hand_that_a_stored_home_has_not_seen_becomes_one_revision(
     assert [one["trailers"]["Source"] for one in older] == ["api"]
 
 
-def test_a_stored_home_sends_what_s3_has_not_got_and_fetches_nothing(terminal: Terminal) -> None:
+def test_sync_of_a_stored_home_pushes_only_the_unsent_file_and_pulls_nothing(
+    terminal: Terminal,
+) -> None:
     synced = terminal("sync", "--json").done().json
     assert synced[SHARED]["pushed"] == [UNSENT]
     for report in synced.values():
@@ -113,7 +121,7 @@ def test_a_stored_home_sends_what_s3_has_not_got_and_fetches_nothing(terminal: T
     assert all(one["pushed"] == one["pulled"] == one["refused"] == [] for one in again.values())
 
 
-def test_another_machine_joins_what_a_stored_bucket_holds(
+def test_a_second_machine_joins_the_bucket_of_a_stored_home(
     tmp_path: Path, terminal: Terminal, stored: Any
 ) -> None:
     location = f"s3://{BUCKET}/{stored_home.PREFIX.rstrip('/')}"

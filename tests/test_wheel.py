@@ -1,4 +1,4 @@
-"""The wheel, alone: built from a copy of the tree, installed where nothing of a checkout can be seen."""
+"""The built wheel: its contents, its license, and an installation without the checkout."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _run(*command: str, cwd: Path, **variables: str) -> str:
     return ended.stdout.decode()
 
 
-def test_the_wheel_holds_the_packages_and_their_templates_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_packages_and_their_templates(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     templates = {
@@ -90,7 +90,7 @@ def test_the_wheel_holds_the_packages_and_their_templates_and_nothing_else(wheel
     assert not [name for name in names if "__pycache__" in name or "tests" in name]
 
 
-def test_the_wheel_says_under_which_license_it_is(wheel: Path) -> None:
+def test_the_wheel_declares_and_contains_the_license(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (place,) = [name for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
         metadata = archive.read(place.replace("licenses/LICENSE", "METADATA")).decode()
@@ -98,14 +98,18 @@ def test_the_wheel_says_under_which_license_it_is(wheel: Path) -> None:
     assert "\nLicense-Expression: MIT\n" in metadata
 
 
-def test_the_wheel_is_what_runs(harness: Path, tmp_path: Path) -> None:
+def test_an_installed_harness_imports_its_packages_from_the_wheel(
+    harness: Path, tmp_path: Path
+) -> None:
     python = str(harness.with_name("python"))
     where = "import harness, workspaces; print(harness.__file__, workspaces.__file__, sep='\\n')"
     for file in _run(python, "-c", where, cwd=tmp_path).splitlines():
         assert file.startswith(str(harness.parent.parent))
 
 
-def test_an_installed_harness_remembers(harness: Path, wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_harness_writes_and_recalls_memory(
+    harness: Path, wheel: Path, tmp_path: Path
+) -> None:
     command, home = str(harness), str(tmp_path / "home")
 
     def said(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""The soak itself: what it does to a server works, and what it measures is what it says."""
+"""The soak run: its traffic client, its measurements, and its runner of randomized tests."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def line(per_hour: float) -> list[tuple[float, float]]:
     return [(s, 100 + per_hour * s / 3600 + (1 if s % 20 else -1)) for s in range(0, 3600, 10)]
 
 
-def test_the_slope_is_that_of_the_line_that_fits_best() -> None:
+def test_the_growth_rate_is_the_least_squares_slope() -> None:
     assert per_hour([(0, 5.0), (1800, 6.0), (3600, 7.0)]) == pytest.approx(2.0)
     assert per_hour(line(3.0)) == pytest.approx(3.0, abs=0.02)
     assert per_hour([(1, 5.0)]) == 0.0
     assert "+3.00 MB/h (at most 2)" in told(RESIDENT, line(3.0 - per_hour(line(0.0))))
 
 
-def test_growth_above_a_bound_is_broken_and_below_it_is_not() -> None:
+def test_growth_above_the_bound_breaks_the_bound_and_growth_below_does_not() -> None:
     assert is_broken(RESIDENT, line(2.2), ENOUGH)
     assert not is_broken(RESIDENT, line(1.8), ENOUGH)
     assert not is_broken(RESIDENT, line(-9.0), ENOUGH)
@@ -37,11 +37,11 @@ def test_growth_above_a_bound_is_broken_and_below_it_is_not() -> None:
     assert not is_broken(DESCRIPTORS, line(0.0), ENOUGH)
 
 
-def test_a_run_that_is_too_short_breaks_no_bound() -> None:
+def test_a_too_short_run_breaks_no_bound() -> None:
     assert not is_broken(RESIDENT, line(500.0), TOO_SHORT)
 
 
-def test_nothing_is_under_way_behind_a_closed_gate() -> None:
+def test_a_closed_gate_blocks_requests_until_opened() -> None:
     gate, entered = Gate(), threading.Event()
 
     def go() -> None:
@@ -56,7 +56,9 @@ def test_nothing_is_under_way_behind_a_closed_gate() -> None:
     thread.join(WAIT_S_MAX)
 
 
-def test_a_round_of_traffic_is_answered_and_what_the_server_holds_is_seen(tmp_path: Path) -> None:
+def test_a_traffic_round_succeeds_and_the_servers_memory_and_descriptors_are_measured(
+    tmp_path: Path,
+) -> None:
     with home_at(tmp_path / "home").served() as server:
         tally, stop = Tally(), threading.Event()
         client = Client(server.url, server.key, Gate(), tally, stop, requests_per_s=1000)
@@ -68,7 +70,7 @@ def test_a_round_of_traffic_is_answered_and_what_the_server_holds_is_seen(tmp_pa
         assert 10 < descriptors < 500
 
 
-def test_a_client_of_a_server_that_is_gone_gives_up() -> None:
+def test_a_traffic_client_stops_when_the_server_is_unreachable() -> None:
     tally = Tally()
     gone = "http://127.0.0.1:9"
     Client(gone, "key", Gate(), tally, threading.Event(), requests_per_s=1000).live()
@@ -80,7 +82,7 @@ def test_a_client_of_a_server_that_is_gone_gives_up() -> None:
     ("body", "seconds", "verdict"),
     [("assert False", WAIT_S_MAX, "failed"), ("import time; time.sleep(60)", 0.5, "cut")],
 )
-def test_a_test_that_fails_is_told_from_one_that_has_no_time(
+def test_a_failed_test_is_distinguished_from_a_test_cut_off_by_time(
     tmp_path: Path, body: str, seconds: float, verdict: str
 ) -> None:
     (tmp_path / "test_it.py").write_text(f"def test_it():\n    {body}\n")

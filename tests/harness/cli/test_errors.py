@@ -1,4 +1,4 @@
-"""What is refused: a sentence, its code and what to do; an exit code; one JSON document."""
+"""Errors of the command line: message, code, remedy, exit code, and one JSON document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWN = [
 ]
 
 
-def test_names_that_nothing_has_are_not_found(born: Terminal) -> None:
+def test_unknown_names_are_not_found_with_a_remedy(born: Terminal) -> None:
     for ended in born.all(*[(*command, "--json") for command in UNKNOWN]):
         error = ended.refused("not_found").json["error"]
         assert error["code"] == "not_found"
@@ -62,12 +62,12 @@ INVALID = [
 ]
 
 
-def test_an_empty_message_is_refused_in_plain_words(born: Terminal) -> None:
+def test_an_empty_message_is_refused(born: Terminal) -> None:
     ended = born("run", "").refused("invalid")
     assert ended.stderr == "error (invalid): the message is empty\n"
 
 
-def test_what_breaks_a_rule_is_refused_with_the_field(born: Terminal) -> None:
+def test_an_invalid_value_is_refused_with_its_field(born: Terminal) -> None:
     for ended in born.all(*[(*command, "--json") for command in INVALID]):
         error = ended.refused("invalid").json["error"]
         assert error["code"] == "invalid"
@@ -81,12 +81,12 @@ def test_what_breaks_a_rule_is_refused_with_the_field(born: Terminal) -> None:
     assert names == ["notes"]
 
 
-def test_a_chat_is_refused_its_key_before_anything_is_said(born: Terminal) -> None:
+def test_an_invalid_conversation_key_is_refused_before_the_chat_starts(born: Terminal) -> None:
     for key in ("acct:x", ""):
         assert born("chat", "-c", key, stdin=b"hello\n").refused("invalid").out == ""
 
 
-def test_names_without_end_or_text_are_not_found(born: Terminal) -> None:
+def test_very_long_or_non_text_names_are_not_found(born: Terminal) -> None:
     for ended in born.all(
         ("ls", HUGE), ("ls", NO_TEXT), ("ls", NO_TEXT, "--json"), ("chat", NO_TEXT), ("ls", "")
     ):
@@ -107,7 +107,7 @@ MISUSED = [
 ]
 
 
-def test_wrong_usage_is_told_on_standard_error(born: Terminal) -> None:
+def test_wrong_usage_is_reported_on_standard_error(born: Terminal) -> None:
     for ended in born.all(*MISUSED):
         assert (ended.code, ended.out) == (2, ""), ended
         assert ended.stderr
@@ -124,14 +124,14 @@ NO_PATH = [
 ]
 
 
-def test_a_path_that_is_empty_is_not_this_directory(born: Terminal) -> None:
+def test_an_empty_path_is_refused_instead_of_meaning_the_current_directory(born: Terminal) -> None:
     for ended in born.all(*[(*command, "--json") for command in NO_PATH]):
         assert ended.code == 2, ended
         assert "use `.` for the current directory" in ended.json["error"]["message"]
         assert "use `.` for the current directory" in ended.stderr
 
 
-def test_wrong_usage_is_one_json_document_too(born: Terminal) -> None:
+def test_wrong_usage_with_the_json_option_is_one_json_document(born: Terminal) -> None:
     for ended in born.all(("ls", "--json"), ("log", "notes", "-n", "0", "--json")):
         assert ended.code == 2
         assert ended.json["error"]["code"] == "usage"

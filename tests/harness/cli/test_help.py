@@ -1,4 +1,4 @@
-"""What the command says of itself."""
+"""`harness --help` and `--version`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_help_and_version_go_to_standard_output(harness: Terminal) -> None:
     assert not harness.home.exists()
 
 
-def test_no_line_of_a_list_of_commands_is_cut_short(harness: Terminal) -> None:
+def test_command_summaries_in_help_are_not_truncated(harness: Terminal) -> None:
     listed = [("--help",), *((group, "--help") for group in [*GROUPS, "bench"])]
     for ended in harness.all(*listed, COLUMNS="80"):
         lines = ended.done().out.split("Show this message and exit.")[1].splitlines()
         assert [line for line in lines if line.endswith("...")] == []
 
 
-def test_each_command_stands_once_under_a_heading(harness: Terminal) -> None:
+def test_help_lists_each_command_once_under_a_heading(harness: Terminal) -> None:
     listed = harness("--help").done().out.split("Show this message and exit.")[1]
     headings = re.findall(r"^(\w[\w ]*):$", listed, re.MULTILINE)
     assert headings == list(COMMAND_GROUPS)
@@ -51,7 +51,7 @@ def test_each_command_stands_once_under_a_heading(harness: Terminal) -> None:
         assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == names
 
 
-def test_an_example_keeps_its_lines(harness: Terminal) -> None:
+def test_help_keeps_the_line_breaks_of_examples(harness: Terminal) -> None:
     lines = harness("approve", "--help").done().out.splitlines()
     assert "  harness approve c1" in lines
     assert '  harness approve c1 toolu_01… --deny --reason "not on a Friday"' in lines

@@ -1,4 +1,4 @@
-"""A home that is begun by several at once, locked, full, damaged, of another time, or none."""
+"""A home that is created concurrently, locked, full, damaged, too new, or impossible to create."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _while_locked(harness: Terminal) -> list[Ended]:
     return [*held, harness(*said)]
 
 
-def test_commands_that_are_first_at_the_same_instant_all_succeed(harness: Terminal) -> None:
+def test_simultaneous_first_commands_in_a_new_home_all_succeed(harness: Terminal) -> None:
     said = [("run", f"remember that {name} is here") for name in ("Ada", "Bob", "Cleo", "Dora")]
     for ended in harness.all(*said):
         ended.done()
@@ -42,7 +42,7 @@ def test_commands_that_are_first_at_the_same_instant_all_succeed(harness: Termin
     assert len(harness("workspace", "list", "--json").json["workspaces"]) == 1
 
 
-def test_a_locked_record_store_is_told_and_nothing_is_lost(
+def test_a_locked_record_store_is_reported_and_loses_no_data(
     locked: Future[list[Ended]],
 ) -> None:
     cat, run, created, after = locked.result(COMMAND_S_MAX)
@@ -53,7 +53,7 @@ def test_a_locked_record_store_is_told_and_nothing_is_lost(
     after.done()
 
 
-def test_a_home_that_cannot_be_made_is_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_refused_with_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no directory")
     harness = Terminal(file / "home", {})
@@ -69,7 +69,7 @@ def test_a_home_that_cannot_be_made_is_refused_with_a_remedy(tmp_path: Path) -> 
     harness("--home", "~nobody-of-this-name", "ls", "notes").refused("--home or HARNESS_HOME")
 
 
-def test_a_home_that_cannot_be_written_can_still_be_read(born: Terminal) -> None:
+def test_a_read_only_home_refuses_writes(born: Terminal) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere: permissions keep nobody out")
     born.home.chmod(0o500)
@@ -79,7 +79,7 @@ def test_a_home_that_cannot_be_written_can_still_be_read(born: Terminal) -> None
         born.home.chmod(0o700)
 
 
-def test_on_a_full_disk_what_was_written_stays_readable(tiny_disk: Path) -> None:
+def test_on_a_full_disk_existing_files_stay_readable(tiny_disk: Path) -> None:
     harness = Terminal(tiny_disk / "home", {})
     harness("write", "notes", "a.md", stdin=b"before").done()
     file = Path(harness("path", "notes", "a.md").out.strip())
@@ -113,7 +113,7 @@ SETTINGS = [
 ]
 
 
-def test_settings_that_make_no_sense_are_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_refused_with_its_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     for number, (settings, words) in enumerate(SETTINGS):
@@ -124,7 +124,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(tmp_path: Path) -> None
         assert (place / "harness.yaml").read_text() == settings
 
 
-def test_a_newer_home_is_not_touched(born: Terminal) -> None:
+def test_a_home_of_a_newer_format_is_not_modified(born: Terminal) -> None:
     (born.home / "harness.yaml").write_text("format: 2\n")
     before = (born.home / "state.db").read_bytes()
     as_json = born("run", "remember x", "--json").refused()
@@ -133,7 +133,7 @@ def test_a_newer_home_is_not_touched(born: Terminal) -> None:
     assert (born.home / "state.db").read_bytes() == before
 
 
-def test_a_damaged_record_store_is_told_by_name(tmp_path: Path) -> None:
+def test_a_damaged_record_store_is_reported_by_file_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "state.db").write_bytes(bytes(range(256)) * 64)

@@ -1,4 +1,4 @@
-"""The writers of one account wait for a writer lock that somebody holds: other accounts do not notice."""
+"""Waiting calls of one account, such as writers behind a held writer lock, do not slow other accounts."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_eighty_waiting_writers_of_one_account_do_not_slow_another_account(
     pytest.fail("; ".join(seen))
 
 
-def test_calls_that_wait_for_something_else_take_places_of_their_own_account_alone(
+def test_waiting_searches_use_only_the_thread_share_of_their_own_account(
     tmp_path: Path,
 ) -> None:
     with running(tmp_path / "home") as server:
@@ -169,7 +169,7 @@ def test_calls_that_wait_for_something_else_take_places_of_their_own_account_alo
             assert other.ask(wire, "GET", "files/mine.md") == 200
 
 
-def test_all_waiting_writers_are_answered_by_a_server_that_is_asked_to_end(tmp_path: Path) -> None:
+def test_a_stopping_server_answers_all_waiting_writers(tmp_path: Path) -> None:
     with running(tmp_path / "home") as server:
         busy = Tenant.new(server, "busy")
         with server.connected() as idle, busy.writers_waiting(20):
@@ -177,7 +177,7 @@ def test_all_waiting_writers_are_answered_by_a_server_that_is_asked_to_end(tmp_p
             assert is_closed(idle)
 
 
-def test_writers_that_hang_up_while_they_wait_leave_the_lock_free(tmp_path: Path) -> None:
+def test_disconnected_waiting_writers_leave_the_writer_lock_free(tmp_path: Path) -> None:
     with running(tmp_path / "home") as server:
         busy = Tenant.new(server, "busy")
         with busy.writers_waiting(20) as wires:
@@ -189,7 +189,7 @@ def test_writers_that_hang_up_while_they_wait_leave_the_lock_free(tmp_path: Path
             assert busy.ask(wire, "GET", "files/theirs.md") == 200
 
 
-def test_no_route_runs_in_the_threads_that_the_framework_shares_among_all() -> None:
+def test_every_route_is_a_coroutine_function() -> None:
     """What is no coroutine function, the framework runs in one stock of threads for all accounts."""
     for route in routes():
         calls = [route.endpoint, *(one.call for one in route.dependant.dependencies)]

@@ -1,4 +1,4 @@
-"""Tenants: what is not a caller's own does not exist for it.
+"""Isolation of accounts and users: a record of another caller is answered like an unknown id.
 
 Every route of the app with an id in its path is asked for something of another account, of another
 user, and for something that nobody has: the answers are the same to the byte. A new route without a
@@ -160,13 +160,13 @@ def nobodys(record: str) -> str:
     return f"{prefix}_{'0' * len(digits)}"
 
 
-def test_every_route_of_the_app_has_a_case(tenants: Tenants) -> None:
+def test_every_route_has_an_isolation_case(tenants: Tenants) -> None:
     known = {*CASES, *NOTHING_TO_NAME}
     assert set(routes(tenants.site)) == known
 
 
 @pytest.mark.parametrize(("method", "path"), CASES, ids=[f"{m} {p}" for m, p in CASES])
-def test_what_is_of_another_account_does_not_exist(
+def test_a_record_of_another_account_is_404_like_an_unknown_id(
     tenants: Tenants, method: str, path: str
 ) -> None:
     case = CASES[method, path]
@@ -186,7 +186,7 @@ def test_what_is_of_another_account_does_not_exist(
     ],
     ids=["a user's", "a user's with an agent"],
 )
-def test_what_is_private_to_another_user_does_not_exist(
+def test_a_private_workspace_of_another_user_is_404(
     tenants: Tenants, private: Callable[[Any, Any], Any]
 ) -> None:
     """Neither for another user's key, nor for the account's key acting as another user."""
@@ -219,7 +219,7 @@ def test_what_is_private_to_another_user_does_not_exist(
     assert own("GET", f"/v1/workspaces/{workspace_id}/files/MEMORY.md").text == FOREIGN
 
 
-def test_what_another_user_of_the_account_said_does_not_exist(tenants: Tenants) -> None:
+def test_a_conversation_of_another_user_is_404(tenants: Tenants) -> None:
     """Not even for the account's key, unless it acts as that user."""
     ada = tenants.acme.user_key("ada of the conversations")
     done = taken(ada, tenants.ids["agent"], "hers", FOREIGN, "her key")
@@ -239,7 +239,7 @@ def test_what_another_user_of_the_account_said_does_not_exist(tenants: Tenants) 
     assert ada("GET", f"/v1/conversations/{conversation}/receipts").status_code == 403
 
 
-def test_a_foreign_id_in_a_body_is_as_unknown_as_one_that_nobody_has(tenants: Tenants) -> None:
+def test_a_foreign_id_in_a_body_is_refused_like_an_unknown_id(tenants: Tenants) -> None:
     workspace, sandbox = tenants.ids["workspace"], tenants.ids["sandbox"]
     for stated in (
         lambda w, s: {"workspaces": [{"name": "n", "workspaceId": w}]},
@@ -253,13 +253,13 @@ def test_a_foreign_id_in_a_body_is_as_unknown_as_one_that_nobody_has(tenants: Te
         assert told[0] == told[1]
 
 
-def test_names_of_another_account_are_free(tenants: Tenants) -> None:
+def test_a_record_name_used_by_another_account_is_available(tenants: Tenants) -> None:
     mine = tenants.bolt.post("/accounts/me/workspaces", {"name": FOREIGN})
     assert mine["id"] != tenants.ids["workspace"]
     assert tenants.bolt("DELETE", f"/accounts/me/workspaces/{mine['id']}").status_code == 200
 
 
-def test_no_canary_of_a_tenant_is_heard_by_another_or_in_the_log(tmp_path: Path) -> None:
+def test_data_of_an_account_never_appears_to_another_account_or_in_the_log(tmp_path: Path) -> None:
     """Acme does everything there is, and fails at everything; bolt asks for everything there is."""
     with Site.open(tmp_path / "home") as site:
         acme, bolt = site.account("acme"), site.account("bolt")

@@ -1,4 +1,4 @@
-"""A loop that stands still is told in the log, and no body makes it stand still."""
+"""The watchdog that logs stalls of the event loop, and hostile request bodies that must not cause any."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ def waited(*sleeps: tuple[float, float, float]) -> float:
     return wait.stood_s
 
 
-def test_a_loop_that_waits_while_the_watchdog_wakes_on_time_stood_still() -> None:
+def test_a_loop_blocked_while_the_watchdog_wakes_on_time_is_a_stall() -> None:
     assert waited(*[(LOOK_EVERY_S, 0.0, 0.0)] * 20) == pytest.approx(20 * LOOK_EVERY_S)
 
 
-def test_a_loop_that_computes_or_waits_for_a_thread_that_does_stood_still() -> None:
+def test_a_loop_that_computes_or_waits_for_a_computing_thread_is_a_stall() -> None:
     assert waited((0.5, 0.5, 0.0)) == pytest.approx(0.5)
 
 
-def test_a_process_that_the_machine_gave_nothing_did_not_stand_still() -> None:
+def test_a_process_without_processor_time_is_not_a_stall() -> None:
     assert waited((0.5, 0.0, 0.0), (0.9, 0.01, 0.0)) < STALL_S / 2
 
 
-def test_a_loop_that_was_in_the_queue_of_the_processor_did_not_stand_still() -> None:
+def test_a_loop_waiting_in_the_run_queue_is_not_a_stall() -> None:
     """The queue is counted when it ends: a time too late for the sleeps in which it was waited for."""
     assert waited(*[(LOOK_EVERY_S, 0.0, 0.0)] * 20, (0.01, 0.01, 0.4)) < STALL_S / 2
 
 
-def test_what_the_machine_took_of_a_stall_is_not_a_part_of_it() -> None:
+def test_time_waiting_for_a_processor_is_subtracted_from_a_stall() -> None:
     assert waited((0.5, 0.3, 0.0)) == pytest.approx(0.3 + LOOK_EVERY_S)
     assert waited((0.5, 0.5, 0.2)) == pytest.approx(0.3)
     assert waited((2.0, 0.3, 1.7)) == pytest.approx(0.3), (
@@ -82,7 +82,7 @@ async def nap() -> dict[str, bool]:
     return {}
 
 
-def test_each_stall_is_one_warning_with_its_duration_and_where_the_loop_stood(
+def test_each_stall_is_one_warning_with_its_duration_and_stack(
     tmp_path: Path,
 ) -> None:
     with running(tmp_path / "home") as server:
@@ -110,7 +110,9 @@ def asked_until_told(server: Running) -> int:
     raise AssertionError("no stall was told")
 
 
-def test_a_stall_that_does_not_end_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stall_that_does_not_end_is_logged_while_still_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loop_watchdog, "LOG_AFTER_S", 2 * STALL_S)
 
     def stand_still(log: io.StringIO) -> None:
@@ -183,7 +185,7 @@ def assert_never_stood_still(log: str) -> None:
     assert stalls(log) == []
 
 
-def test_under_hostile_bodies_and_ordinary_traffic_the_loop_never_stands_still(
+def test_hostile_bodies_and_ordinary_traffic_cause_no_stall(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"

@@ -1,4 +1,4 @@
-"""The API as a part of a platform's own app, behind its authentication."""
+"""The API mounted inside another web application, behind that application's authentication."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def platform(tmp_path: Path, puppet: Puppet) -> Iterator[Caller]:
             yield Caller(client, headers={"x-session": "me"})
 
 
-def test_what_an_answer_points_to_is_there(platform: Caller, puppet: Puppet) -> None:
+def test_locations_in_answers_of_a_mounted_app_are_reachable(
+    platform: Caller, puppet: Puppet
+) -> None:
     puppet.stops("hello")
     answer = platform("POST", TURNS, json=said("e/1"))
     assert answer.headers["location"] == answer.json()["statusUrl"]
@@ -55,7 +57,7 @@ def test_what_an_answer_points_to_is_there(platform: Caller, puppet: Puppet) -> 
         assert platform.get(made.headers["location"])["id"] == made.json()["id"]
 
 
-def test_its_pages_lead_to_each_other(platform: Caller) -> None:
+def test_links_between_pages_of_a_mounted_app_work(platform: Caller) -> None:
     seen, left = set[str](), ["/memory/", "/memory/docs"]
     while left:
         path = left.pop()
@@ -67,7 +69,7 @@ def test_its_pages_lead_to_each_other(platform: Caller) -> None:
     assert {"/memory/assets/docs.js", "/memory/assets/style.css", "/memory/openapi.json"} <= seen
 
 
-def test_who_is_nobody_to_the_platform_is_nobody_here(platform: Caller) -> None:
+def test_a_caller_unknown_to_the_platform_is_401(platform: Caller) -> None:
     stranger = Caller(platform.client)
     assert stranger.refused(401, "GET", "/memory/accounts/me")["code"] == "unauthorized"
     assert platform.refused(404, "GET", "/memory/nope")["code"] == "not_found"

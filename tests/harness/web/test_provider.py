@@ -1,6 +1,4 @@
-"""A provider that fails, as a client of `harness up` sees it: the product's own process, the provider's own
-SDK, a real port. The outcome says what is wrong and what to do, the same by status and by stream; what was
-said stays said; and when the provider is well, the conversation goes on with all of it."""
+"""A failing model provider behind `harness up`, as a client sees it: outcomes, errors and retries."""
 
 from __future__ import annotations
 
@@ -78,7 +76,7 @@ def assert_well(server: Server, conversation: str) -> None:
     assert (shown["waiting"], shown["pending"], "turnId" in shown) == (0, [], False)
 
 
-def test_a_provider_that_is_not_there_is_an_outcome_and_is_asked_again_when_it_is(
+def test_an_unreachable_provider_fails_the_turn_and_a_later_turn_succeeds(
     tmp_path: Path,
 ) -> None:
     with reserved() as port, home_with(tmp_path / "home", address(port)).served() as server:
@@ -111,7 +109,7 @@ def test_a_provider_that_is_not_there_is_an_outcome_and_is_asked_again_when_it_i
         )
 
 
-def test_a_wrong_key_is_an_outcome_and_the_right_one_is_given_all_that_was_said(
+def test_a_wrong_provider_key_fails_the_turn_and_the_next_request_has_all_messages(
     tmp_path: Path, provider: MessagesServer
 ) -> None:
     place, remedy = tmp_path / "home", "ANTHROPIC_API_KEY"
@@ -142,7 +140,7 @@ def test_a_wrong_key_is_an_outcome_and_the_right_one_is_given_all_that_was_said(
     assert heard == ["first", "second", "third"]
 
 
-def test_what_passes_by_itself_is_waited_for_in_sight_and_ends_in_one_answer(
+def test_temporary_provider_failures_are_retried_visibly_and_give_one_reply(
     tmp_path: Path, provider: MessagesServer
 ) -> None:
     soon = {"retry-after-ms": "20"}

@@ -1,5 +1,4 @@
-"""Two servers on one home, as a client sees them that asks now this one and now that one: it should not
-have to know which of them has its turn."""
+"""Two servers on one home: a client may use either, whichever of them runs its turn."""
 
 from __future__ import annotations
 
@@ -96,7 +95,7 @@ def decided_at(server: Server, path: str, *, allowed: bool) -> Any:
     return server.ask("GET", f"{accepted['statusUrl']}?wait=60")
 
 
-def test_a_turn_is_cancelled_by_the_one_that_does_not_run_it(two: Neighbours) -> None:
+def test_a_turn_is_cancelled_through_a_server_that_does_not_run_the_turn(two: Neighbours) -> None:
     hold, accepted = held(two)
     conversation = f"/v1/conversations/{accepted['conversationId']}"
     with two.here.opened("GET", STREAM) as mine, two.there.opened("GET", STREAM) as theirs:
@@ -111,7 +110,7 @@ def test_a_turn_is_cancelled_by_the_one_that_does_not_run_it(two: Neighbours) ->
     assert two.here.ask("GET", f"{next_['statusUrl']}?wait=60")["reply"] == "Yes."
 
 
-def test_what_waits_behind_a_cancelled_turn_is_answered_wherever_it_came_in(
+def test_an_event_queued_at_another_server_is_answered_after_a_cancelled_turn(
     two: Neighbours,
 ) -> None:
     _, accepted = held(two)
@@ -126,7 +125,7 @@ def test_what_waits_behind_a_cancelled_turn_is_answered_wherever_it_came_in(
     assert two.here.ask("GET", accepted["statusUrl"])["outcome"] == "interrupted"
 
 
-def test_entries_of_a_turn_are_followed_where_it_does_not_run(two: Neighbours) -> None:
+def test_entries_are_streamed_by_a_server_that_does_not_run_the_turn(two: Neighbours) -> None:
     two.provider.answers(
         says(text("Let me look."), tool_use("toolu_1", "read", '{"path": "MEMORY.md"}'))
     )
@@ -140,7 +139,7 @@ def test_entries_of_a_turn_are_followed_where_it_does_not_run(two: Neighbours) -
         assert [one.name for one in steps] == ["outcome"]
 
 
-def test_a_call_is_allowed_at_the_one_that_did_not_ask(two: Neighbours) -> None:
+def test_a_call_is_approved_through_another_server(two: Neighbours) -> None:
     waiting = asked_to_allow(two)
     path = f"/v1/conversations/{waiting['conversationId']}/approvals"
     assert two.there.ask("GET", path)["pending"] == waiting["pending"]
@@ -160,7 +159,7 @@ def test_a_call_is_allowed_at_the_one_that_did_not_ask(two: Neighbours) -> None:
         assert refused.code == 404
 
 
-def test_two_who_decide_at_the_same_instant_are_one_decision(two: Neighbours) -> None:
+def test_simultaneous_approval_decisions_at_two_servers_count_once(two: Neighbours) -> None:
     waiting = asked_to_allow(two)
     path = f"/v1/conversations/{waiting['conversationId']}/approvals"
     two.provider.answers(says(text("So be it.")))
@@ -178,7 +177,7 @@ def test_two_who_decide_at_the_same_instant_are_one_decision(two: Neighbours) ->
     assert bool(done["revisions"]) != bool(result.get("is_error"))
 
 
-def test_limits_of_an_account_hold_for_all_of_its_servers(two: Neighbours) -> None:
+def test_the_limits_of_an_account_apply_across_its_servers(two: Neighbours) -> None:
     limited(two, turnsPerMinute=1)
     two.provider.answers(says(text("One.")))
     first = two.here.ask("POST", TURNS, said("e1"))

@@ -10,7 +10,7 @@ from tests.harness.cli.terminal import Terminal
 from workspaces.errors import Unauthorized
 
 
-def test_a_second_account_is_ready_to_chat_in_and_shares_nothing(harness: Terminal) -> None:
+def test_a_second_account_is_ready_to_chat_and_shares_no_files(harness: Terminal) -> None:
     made = harness("account", "create", "work", "--json").json
     assert made["key"].startswith("wh_")
     harness("write", "notes", "secret.md", stdin=b"- of the default account\n").done()
@@ -25,13 +25,13 @@ def test_a_second_account_is_ready_to_chat_in_and_shares_nothing(harness: Termin
     assert shown["name"] == "work"
 
 
-def test_an_account_that_is_not_there_is_named(harness: Terminal) -> None:
+def test_an_unknown_account_is_named_in_the_error(harness: Terminal) -> None:
     ended = harness("ls", "notes", "--account", "nowhere")
     assert ended.code == 1
     assert "there is no account 'nowhere'" in ended.stderr
 
 
-def test_an_account_with_workspaces_is_deleted_only_by_force(harness: Terminal) -> None:
+def test_an_account_with_workspaces_is_deleted_only_with_force(harness: Terminal) -> None:
     harness("account", "create", "work").done()
     refused = harness("account", "rm", "work", "--json")
     assert refused.code == 1
@@ -43,12 +43,12 @@ def test_an_account_with_workspaces_is_deleted_only_by_force(harness: Terminal) 
     harness("ls", "notes").done()
 
 
-def test_an_account_can_be_renamed_and_stop_making_users(harness: Terminal) -> None:
+def test_account_set_changes_the_name_and_user_autocreation(harness: Terminal) -> None:
     shown = harness("account", "set", "--name", "mine", "--users-autocreate", "off", "--json").json
     assert (shown["name"], shown["config"]) == ("mine", {"users": {"autocreate": False}})
 
 
-def test_users_are_made_shown_changed_and_deleted(harness: Terminal) -> None:
+def test_users_are_created_shown_changed_and_deleted(harness: Terminal) -> None:
     made = harness("user", "create", "Alice", "--external-id", "auth0|7", "--json").json
     assert harness("user", "show", "auth0|7", "--json").json == made
     changed = harness("user", "set", made["id"], "--external-id", "", "--json").json
@@ -62,7 +62,7 @@ def test_users_are_made_shown_changed_and_deleted(harness: Terminal) -> None:
     assert harness("user", "rm", "owner").code == 1
 
 
-def test_a_key_is_shown_once_rotated_and_revoked(harness: Terminal) -> None:
+def test_a_key_is_shown_only_once_and_can_be_rotated_and_revoked(harness: Terminal) -> None:
     made = harness("key", "create", "--label", "ci", "--json")
     assert "cannot be shown again" in made.stderr
     first = made.json
@@ -77,13 +77,13 @@ def test_a_key_is_shown_once_rotated_and_revoked(harness: Terminal) -> None:
     assert harness("key", "rm", second["id"]).code == 1
 
 
-def test_a_key_that_would_be_born_expired_is_refused(harness: Terminal) -> None:
+def test_a_key_with_a_past_expiry_is_refused(harness: Terminal) -> None:
     ended = harness("key", "create", "--expires", "2020-01-01T00:00:00Z", "--json")
     assert ended.code == 1
     assert ended.json["error"]["field"] == "expiresAt"
 
 
-def test_sandboxes_are_made_shown_changed_and_deleted(harness: Terminal) -> None:
+def test_sandboxes_are_created_shown_changed_and_deleted(harness: Terminal) -> None:
     made = harness("sandbox", "create", "reader", "--mode", "ro", "--json").json
     assert made["config"]["mode"] == "ro"
     agent = harness("agent", "create", "careful", "--sandbox", "reader", "--json").json
@@ -99,7 +99,7 @@ def test_sandboxes_are_made_shown_changed_and_deleted(harness: Terminal) -> None
     assert [sandbox["name"] for sandbox in left] == ["default"]
 
 
-def test_an_agents_sandbox_is_set_by_name_and_kept_by_id(harness: Terminal) -> None:
+def test_the_sandbox_of_an_agent_is_set_by_name_and_stored_by_id(harness: Terminal) -> None:
     made = harness("sandbox", "create", "other", "--json").json
     agent = harness("agent", "set", "assistant", "--sandbox", "other", "--json").json
     assert agent["config"]["sandbox"] == made["id"]
@@ -107,7 +107,7 @@ def test_an_agents_sandbox_is_set_by_name_and_kept_by_id(harness: Terminal) -> N
     assert "sandbox" not in agent["config"]
 
 
-def test_any_part_of_a_configuration_is_set_as_a_merge_patch(harness: Terminal) -> None:
+def test_the_config_option_applies_a_json_merge_patch(harness: Terminal) -> None:
     one = ("--config", '{"quota": {"files": 5}, "harness": {"enabled": true}}')
     made = harness("workspace", "create", "small", "--harness", "off", *one, "--json").json
     assert made["config"] == {"quota": {"files": 5}, "harness": {"enabled": False}}

@@ -1,4 +1,4 @@
-"""A home whose records lie in DynamoDB, from the making of the table on."""
+"""`harness admin init-dynamodb`: creating the table of a home whose records are in DynamoDB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["dynamodb", "dynamodb_url"]
 
 
 @pytest.mark.usefixtures("dynamodb")
-def test_a_table_is_made_once_and_a_home_lives_on_it(
+def test_init_dynamodb_creates_the_table_once_and_a_home_uses_that_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seaweedfs: S3Server
 ) -> None:
     """Shared records go with shared files."""
@@ -47,6 +47,6 @@ def test_a_table_is_made_once_and_a_home_lives_on_it(
         Harness.open(tmp_path / "home")
 
 
-def test_a_bad_table_name_is_refused() -> None:
+def test_an_invalid_table_name_is_refused() -> None:
     result = CliRunner().invoke(app, ["admin", "init-dynamodb", "a/b"])
     assert isinstance(result.exception, Refused)

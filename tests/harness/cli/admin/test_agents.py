@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harness.cli.terminal import Terminal
 
 
-def test_agents_are_made_changed_and_deleted(born: Terminal) -> None:
+def test_agents_are_created_changed_and_deleted(born: Terminal) -> None:
     created = born("agent", "create", "scribe", "-w", "notes", "--model", "demo", "--json")
     record = created.done().json
     assert record["config"]["workspaces"][0]["name"] == "notes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harness.cli.terminal import Terminal
 
 
-def test_doctor_tells_what_works(born: Terminal) -> None:
+def test_doctor_reports_the_state_of_every_check(born: Terminal) -> None:
     plain, as_json, without_git = (
         born("doctor"),
         born("doctor", "--json"),

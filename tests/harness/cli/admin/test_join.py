@@ -1,4 +1,4 @@
-"""Second machines, as processes against a real S3 server."""
+"""`harness join`: a second machine joins a home in S3, as processes against a real server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def second(tmp_path: Path, seaweedfs: S3Server) -> Terminal:
     return Terminal(tmp_path / "second", seaweedfs.environment())
 
 
-def test_a_second_machine_joins_attaches_and_goes_on(
+def test_a_second_machine_joins_attaches_a_workspace_and_continues_its_history(
     first: Terminal, second: Terminal, location: str
 ) -> None:
     first("run", "Remember that the release day is Thursday.").done()
@@ -75,7 +75,7 @@ def writes_of(count: int) -> list[int]:
     return [*range(0, count, 1 if SOAK else 7)]
 
 
-def test_a_join_that_is_killed_anywhere_can_simply_be_run_again(
+def test_a_join_killed_at_any_write_succeeds_when_run_again(
     tmp_path: Path, first: Terminal, seaweedfs: S3Server, location: str
 ) -> None:
     first("write", "notes", "MEMORY.md", stdin=b"one\n").done()
@@ -94,7 +94,7 @@ def test_a_join_that_is_killed_anywhere_can_simply_be_run_again(
     pytest.fail("a join writes more often than was tried")
 
 
-def test_an_attachment_that_is_killed_anywhere_can_simply_be_run_again(
+def test_an_attach_killed_at_any_write_succeeds_when_run_again(
     tmp_path: Path, first: Terminal, seaweedfs: S3Server, location: str
 ) -> None:
     for name in ("MEMORY.md", "notes/x.md"):
@@ -117,7 +117,7 @@ def test_an_attachment_that_is_killed_anywhere_can_simply_be_run_again(
     pytest.fail("an attachment writes more often than was tried")
 
 
-def test_a_deletion_that_is_killed_anywhere_is_brought_to_its_end(
+def test_a_workspace_deletion_killed_at_any_write_is_completed_later(
     tmp_path: Path, first: Terminal, second: Terminal, location: str, seaweedfs: S3Server
 ) -> None:
     first("sync").done()
@@ -149,7 +149,7 @@ def test_a_deletion_that_is_killed_anywhere_is_brought_to_its_end(
     pytest.fail("a deletion writes more often than was tried")
 
 
-def test_deleted_while_the_other_was_away_it_does_not_come_back(
+def test_a_workspace_deleted_while_a_machine_was_offline_is_not_recreated(
     first: Terminal, second: Terminal, location: str
 ) -> None:
     first("write", "notes", "MEMORY.md", stdin=b"one\n").done()
@@ -176,7 +176,7 @@ def test_deleted_while_the_other_was_away_it_does_not_come_back(
     assert second("cat", "notes", "MEMORY.md").done().out == "anew\n"
 
 
-def test_an_attachment_whose_history_cannot_be_had_says_so(
+def test_attaching_a_workspace_with_a_missing_pack_succeeds_with_a_warning(
     first: Terminal, second: Terminal, location: str, seaweedfs: S3Server
 ) -> None:
     for number in range(2):
@@ -212,7 +212,7 @@ def test_an_attachment_whose_history_cannot_be_had_says_so(
         ),
     ],
 )
-def test_a_place_that_cannot_be_used_is_told_before_and_after_anything_is_here(
+def test_an_unusable_s3_location_is_refused_with_a_remedy_at_join_and_sync(
     first: Terminal, second: Terminal, location: str, variables: dict[str, str], says: str
 ) -> None:
     first("write", "notes", "MEMORY.md", stdin=b"one\n").done()
@@ -231,7 +231,7 @@ def test_a_place_that_cannot_be_used_is_told_before_and_after_anything_is_here(
     assert says in told.stderr
 
 
-def test_what_a_machine_cannot_do_is_said_with_a_remedy(
+def test_an_impossible_join_or_attach_is_refused_with_a_remedy(
     tmp_path: Path, first: Terminal, second: Terminal, location: str
 ) -> None:
     second("join", location).refused("harness sync")

@@ -1,4 +1,4 @@
-"""`harness up` as a process: its address, its log, and how it ends."""
+"""`harness up` as a process: its address, its log, its signals and its exit codes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def lines(log: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.splitlines()]
 
 
-def test_it_prints_its_address_in_one_line_and_answers(terminal: Terminal) -> None:
+def test_up_prints_the_server_address_on_one_line_and_answers_requests(terminal: Terminal) -> None:
     with served(terminal, COLUMNS="20") as up:
         assert up.line.startswith("http://127.0.0.1:")
         assert len(up.token) >= 43
@@ -111,7 +111,7 @@ def test_it_prints_its_address_in_one_line_and_answers(terminal: Terminal) -> No
     assert up.token not in log
 
 
-def test_the_key_that_makes_accounts_lies_in_the_home_it_serves(terminal: Terminal) -> None:
+def test_the_admin_key_is_in_the_home_or_in_the_environment(terminal: Terminal) -> None:
     with served(terminal) as up:
         key = (terminal.home / "admin.key").read_text().strip()
         body = json.dumps({"name": "acme"}).encode()
@@ -126,7 +126,9 @@ def test_the_key_that_makes_accounts_lies_in_the_home_it_serves(terminal: Termin
             assert answer.status == 201
 
 
-def test_asked_to_end_it_finishes_what_runs_and_its_token_ends_with_it(terminal: Terminal) -> None:
+def test_a_terminated_server_finishes_running_requests_and_revokes_its_start_token(
+    terminal: Terminal,
+) -> None:
     with Harness.open(terminal.home) as harness:
         workspace = harness.workspaces.get("notes")
         lock = WriterLock(harness.settings.home.lock(workspace.namespace))
@@ -157,14 +159,14 @@ def test_asked_to_end_it_finishes_what_runs_and_its_token_ends_with_it(terminal:
             assert again.ask("GET", "/accounts/me")[0] == 200
 
 
-def test_asked_to_end_at_once_it_ends_as_well(terminal: Terminal) -> None:
+def test_a_server_terminated_while_starting_exits_cleanly(terminal: Terminal) -> None:
     """The signal comes while it starts."""
     with served(terminal) as up:
         code, log = up.ended()
     assert code == 0, log
 
 
-def test_interrupted_it_ends_with_130_and_no_traceback(terminal: Terminal) -> None:
+def test_an_interrupted_server_exits_with_130_and_no_traceback(terminal: Terminal) -> None:
     with served(terminal) as up:
         assert up.ask("GET", "/healthz")[0] == 200
         code, log = up.ended(signal.SIGINT)
@@ -172,7 +174,9 @@ def test_interrupted_it_ends_with_130_and_no_traceback(terminal: Terminal) -> No
     assert "Traceback" not in log
 
 
-def test_where_it_cannot_listen_it_says_why(terminal: Terminal) -> None:
+def test_an_address_that_up_cannot_listen_on_is_an_error_with_the_reason(
+    terminal: Terminal,
+) -> None:
     with served(terminal) as up:
         taken = str(urlsplit(up.url).port)
         terminal("up", "--port", taken).refused("unavailable", taken, "another `harness up`")
@@ -180,7 +184,7 @@ def test_where_it_cannot_listen_it_says_why(terminal: Terminal) -> None:
     assert "another" not in nowhere.stderr
 
 
-def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Terminal) -> None:
+def test_the_bound_host_and_the_public_url_are_accepted_hosts(terminal: Terminal) -> None:
     url = "https://memory.example.com"
     with served(terminal, "--host", "localhost", HARNESS_PUBLIC_URL=url) as up:
         assert up.line.startswith("http://localhost:")
@@ -196,7 +200,7 @@ def test_the_name_it_is_bound_to_and_its_public_url_are_names_of_it(terminal: Te
     up.refused("public_url", "https://")
 
 
-def test_what_the_readme_says_of_http_works(terminal: Terminal) -> None:
+def test_the_curl_commands_of_the_readme_work(terminal: Terminal) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     readme = (ROOT / "README.md").read_text()
@@ -210,7 +214,7 @@ def test_what_the_readme_says_of_http_works(terminal: Terminal) -> None:
     assert [one["name"] for one in ended.json["workspaces"]] == ["notes"]
 
 
-def test_the_server_is_not_imported_by_commands_that_do_not_serve(terminal: Terminal) -> None:
+def test_commands_other_than_up_do_not_import_the_web_framework(terminal: Terminal) -> None:
     code = "import sys, harness.cli.app; print('fastapi' in sys.modules, 'uvicorn' in sys.modules)"
     ended = subprocess.run(
         [sys.executable, "-c", code], env=terminal.environment(), capture_output=True, text=True
@@ -218,7 +222,7 @@ def test_the_server_is_not_imported_by_commands_that_do_not_serve(terminal: Term
     assert ended.stdout == "False False\n", ended.stderr
 
 
-def test_what_is_saved_by_hand_while_it_serves_becomes_a_revision(terminal: Terminal) -> None:
+def test_a_manual_edit_while_the_server_runs_becomes_a_revision(terminal: Terminal) -> None:
     with served(terminal) as up:
         with Harness.open(terminal.home) as harness:
             notes = harness.workspaces.get("notes")

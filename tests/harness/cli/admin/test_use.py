@@ -25,7 +25,7 @@ def harness(tmp_path: Path) -> Terminal:
     return Terminal(tmp_path / "home", {"HOME": str(tmp_path / "user")})
 
 
-def test_a_change_is_shown_made_when_agreed_and_taken_back(
+def test_use_shows_the_settings_change_applies_and_reverts_the_change(
     harness: Terminal, tmp_path: Path
 ) -> None:
     file = tmp_path / "user/.claude/settings.json"
@@ -57,7 +57,7 @@ def test_a_change_is_shown_made_when_agreed_and_taken_back(
     harness("use", "claude-code", "--undo", "--yes").refused("not_found")
 
 
-def test_each_project_may_have_a_memory_of_its_own(harness: Terminal, tmp_path: Path) -> None:
+def test_a_project_can_use_a_workspace_of_its_own(harness: Terminal, tmp_path: Path) -> None:
     harness("workspace", "create", "shop").done()
     project = tmp_path / "shop"
     project.mkdir()
@@ -68,7 +68,9 @@ def test_each_project_may_have_a_memory_of_its_own(harness: Terminal, tmp_path: 
     harness("use", "codex", "--project", str(project), "--yes").refused("Codex")
 
 
-def test_codex_is_told_where_to_write(harness: Terminal, tmp_path: Path) -> None:
+def test_use_codex_adds_the_workspace_to_the_writable_roots(
+    harness: Terminal, tmp_path: Path
+) -> None:
     harness("use", "codex", "--yes", CODEX_HOME=str(tmp_path / "codex")).done()
     config = (tmp_path / "codex/config.toml").read_text()
     root = harness("path", "notes").out.strip()
@@ -183,7 +185,7 @@ def run(harness: Terminal, *command: str, cwd: Path, **variables: str) -> None:
 
 @pytest.mark.skipif(shutil.which("claude") is None, reason="needs claude on the path")
 @pytest.mark.parametrize("where", ["user", "project"])
-def test_the_real_claude_code_shows_its_model_the_memory(
+def test_claude_code_sends_the_workspace_memory_to_the_model(
     where: str, harness: Terminal, tmp_path: Path
 ) -> None:
     root = remember(harness)
@@ -206,7 +208,7 @@ def test_the_real_claude_code_shows_its_model_the_memory(
 
 
 @pytest.mark.skipif(shutil.which("codex") is None, reason="needs codex on the path")
-def test_the_real_codex_shows_its_model_the_memory(harness: Terminal, tmp_path: Path) -> None:
+def test_codex_sends_the_workspace_memory_to_the_model(harness: Terminal, tmp_path: Path) -> None:
     root = remember(harness)
     codex = tmp_path / "codex"
     codex.mkdir()

@@ -1,4 +1,4 @@
-"""What somebody else wrote, at a terminal and in a pipe: a model, a file, a name."""
+"""Control characters in model replies, files and names, at a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def shown(screen: Screen) -> str:
     return told
 
 
-def test_the_text_of_a_model_steers_no_terminal(asking: Terminal, server: MessagesServer) -> None:
+def test_control_characters_in_a_reply_are_escaped_at_a_terminal(
+    asking: Terminal, server: MessagesServer
+) -> None:
     """Neither whole nor cut into pieces."""
     server.answers(says(text(HOSTILE, "\x1b", "[2J", "\x1b]8;;http://x", "\x1b\\end")))
     screen = Screen(asking, "run", "Hello.")
@@ -33,12 +35,16 @@ def test_the_text_of_a_model_steers_no_terminal(asking: Terminal, server: Messag
     assert r"\x1b[2J\x1b]8;;http://x\x1b\end" in told
 
 
-def test_the_same_text_goes_unchanged_into_a_pipe(asking: Terminal, server: MessagesServer) -> None:
+def test_control_characters_in_a_reply_are_unchanged_in_a_pipe(
+    asking: Terminal, server: MessagesServer
+) -> None:
     server.answers(says(text(HOSTILE)))
     assert asking("run", "Hello.").done().out == f"{HOSTILE}\n"
 
 
-def test_a_chat_shows_it_spelled_out(asking: Terminal, server: MessagesServer) -> None:
+def test_control_characters_in_a_chat_reply_are_escaped(
+    asking: Terminal, server: MessagesServer
+) -> None:
     server.answers(says(text("\x1b", f"[8m{HOSTILE} end")))
     screen = Screen(asking, "chat")
     screen.wait_for("you")
@@ -49,7 +55,7 @@ def test_a_chat_shows_it_spelled_out(asking: Terminal, server: MessagesServer) -
     assert screen.close() == 0
 
 
-def test_a_file_is_filtered_at_a_terminal_and_the_same_bytes_in_a_pipe(born: Terminal) -> None:
+def test_control_characters_in_a_file_are_escaped_only_at_a_terminal(born: Terminal) -> None:
     born("write", "notes", "a.md", stdin=HOSTILE.encode()).done()
     assert born("cat", "notes", "a.md").done().stdout == HOSTILE.encode()
     screen = Screen(born, "cat", "notes", "a.md")
@@ -60,7 +66,7 @@ def test_a_file_is_filtered_at_a_terminal_and_the_same_bytes_in_a_pipe(born: Ter
     assert not re.search("[\x7f-\x9f\u202a-\u2069]", document.out)
 
 
-def test_a_new_name_has_no_character_that_is_not_seen(born: Terminal) -> None:
+def test_a_record_name_with_an_invisible_character_is_refused(born: Terminal) -> None:
     for name in ("a\u202eb", "a\x9bb", "a\u2066b", "a\u200bb", "a\u200eb", "a\u2028b"):
         told = born("workspace", "create", name)
         told.refused("contains", f"U+{ord(name[1]):04X}")
@@ -73,7 +79,7 @@ def test_a_new_name_has_no_character_that_is_not_seen(born: Terminal) -> None:
     born("workspace", "create", "مى\u200cخواهم 👩\u200d💻").done()
 
 
-def test_a_name_in_square_brackets_is_no_style(born: Terminal) -> None:
+def test_a_name_in_square_brackets_is_not_interpreted_as_markup(born: Terminal) -> None:
     name = "[link=http://x]click[/link]"
     born("agent", "create", name).done()
     screen = Screen(born, "chat", name, TERM="xterm-256color")
@@ -84,7 +90,7 @@ def test_a_name_in_square_brackets_is_no_style(born: Terminal) -> None:
     assert screen.close() == 0
 
 
-def test_everything_is_printed_by_what_filters() -> None:
+def test_the_command_line_prints_only_through_the_escaping_console() -> None:
     """One that writes past it would let a name or a file through."""
     past = re.compile(r"sys\.std(out|err)\.write\(|typer\.echo\(|click\.echo\(|(?<![\w.])print\(")
     found = {

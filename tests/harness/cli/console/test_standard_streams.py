@@ -1,11 +1,11 @@
-"""Standard streams that are no text, without end, closed, full, or read by nobody."""
+"""Standard streams that are binary, endless, closed, full, or whose reader has exited."""
 
 from __future__ import annotations
 
 from tests.harness.cli.terminal import Terminal
 
 
-def test_input_that_is_no_text_cannot_be_said_but_can_be_kept(born: Terminal) -> None:
+def test_binary_input_is_refused_as_a_message_but_written_as_a_file(born: Terminal) -> None:
     data = bytes(range(256)) * 8
     run, chat, write = (
         born("run", "-", stdin=data),
@@ -18,16 +18,16 @@ def test_input_that_is_no_text_cannot_be_said_but_can_be_kept(born: Terminal) ->
     assert born("cat", "notes", "b.bin").stdout == data
 
 
-def test_a_nul_in_what_is_said_is_only_a_character(born: Terminal) -> None:
+def test_a_message_may_contain_a_nul_character(born: Terminal) -> None:
     assert born("run", "-", "--json", stdin=b"remember that a\0b").done().json["outcome"] == "done"
 
 
-def test_input_without_end_is_refused(born: Terminal) -> None:
+def test_endless_input_is_refused(born: Terminal) -> None:
     ended = born.shell("harness write notes big.md < /dev/zero")
     ended.refused("over_limit")
 
 
-def test_closed_input_is_not_empty_input(born: Terminal) -> None:
+def test_closed_standard_input_does_not_count_as_empty_input(born: Terminal) -> None:
     born("write", "notes", "a.md", stdin=b"kept").done()
     born.shell("harness write notes a.md <&-").refused("standard input")
     born.shell("harness run - <&-").refused("standard input")
@@ -35,7 +35,7 @@ def test_closed_input_is_not_empty_input(born: Terminal) -> None:
     assert born("cat", "notes", "a.md").out == "kept"
 
 
-def test_a_reader_that_has_gone_is_no_error(born: Terminal) -> None:
+def test_a_closed_output_pipe_is_not_an_error(born: Terminal) -> None:
     commands = ["log notes", "log notes --json", "ls notes", "cat notes MEMORY.md", "path notes"]
     commands += ["prompt", "run hello", "doctor", "--help"]
     for command in commands:
@@ -43,12 +43,12 @@ def test_a_reader_that_has_gone_is_no_error(born: Terminal) -> None:
     assert born.shell("harness ls nix --json | head -c 0").code == 1
 
 
-def test_output_that_cannot_be_written_is_told(born: Terminal) -> None:
+def test_output_to_a_full_disk_is_an_error(born: Terminal) -> None:
     for command in ("log notes", "log notes --json", "cat notes MEMORY.md"):
         born.shell(f"harness {command} > /dev/full").refused("cannot write", "No space left")
 
 
-def test_output_and_messages_may_be_closed(born: Terminal) -> None:
+def test_closed_standard_output_or_error_does_not_break_a_command(born: Terminal) -> None:
     assert born.shell("harness path notes >&-").code == 0
     assert born.shell("harness ls nix 2>&-").code == 1
     assert born.shell("harness run hello 2>&- | cat").out

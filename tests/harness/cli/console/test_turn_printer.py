@@ -1,4 +1,4 @@
-"""What a turn looks like to a person: at a terminal, on a narrow one, without colours, and in a pipe."""
+"""How a turn is printed: at a terminal, on a narrow terminal, without colours, and in a pipe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def looks_and_says(server: MessagesServer) -> None:
     server.answers(says(text("Let me look."), call), says(text("It is\nempty.\n")))
 
 
-def test_calls_stand_on_lines_of_their_own_between_the_texts(
+def test_tool_calls_are_printed_on_separate_lines_between_the_texts(
     harness: Terminal, server: MessagesServer
 ) -> None:
     looks_and_says(server)
@@ -44,7 +44,7 @@ def test_calls_stand_on_lines_of_their_own_between_the_texts(
     assert screen.lines == ["Let me look.", "✓ read MEMORY.md", "It is", "empty.", ""]
 
 
-def test_what_is_at_work_is_said_and_wiped_where_it_can_be(
+def test_a_running_tool_call_is_shown_and_overwritten_at_a_capable_terminal(
     harness: Terminal, server: MessagesServer
 ) -> None:
     looks_and_says(server)
@@ -54,7 +54,7 @@ def test_what_is_at_work_is_said_and_wiped_where_it_can_be(
     assert screen.lines[2:] == ["It is", "empty.", ""]
 
 
-def test_in_a_pipe_texts_are_apart_and_calls_are_told_beside_them(
+def test_in_a_pipe_texts_go_to_stdout_and_tool_calls_to_stderr(
     harness: Terminal, server: MessagesServer
 ) -> None:
     looks_and_says(server)
@@ -64,7 +64,7 @@ def test_in_a_pipe_texts_are_apart_and_calls_are_told_beside_them(
     assert "\x1b" not in chat.out + chat.stderr
 
 
-def test_a_call_takes_one_line_however_narrow_the_terminal(
+def test_a_tool_call_fits_one_line_of_a_narrow_terminal(
     harness: Terminal, server: MessagesServer
 ) -> None:
     server.answers(says(tool_use("toolu_1", "write", LONG)), says(text("Done.")))
@@ -81,7 +81,7 @@ def test_a_call_takes_one_line_however_narrow_the_terminal(
 @pytest.mark.parametrize(
     ("variables", "is_coloured"), [(COLOURS, True), ({**COLOURS, "NO_COLOR": "1"}, False)]
 )
-def test_there_are_colours_at_a_terminal_unless_somebody_wants_none(
+def test_a_terminal_gets_colours_unless_the_environment_disables_colours(
     harness: Terminal, server: MessagesServer, variables: dict[str, str], is_coloured: bool
 ) -> None:
     looks_and_says(server)
@@ -90,7 +90,7 @@ def test_there_are_colours_at_a_terminal_unless_somebody_wants_none(
     assert ("\x1b[32m✓" in screen.shown) == is_coloured
 
 
-def test_an_answer_that_breaks_off_is_withdrawn_in_sight(
+def test_an_interrupted_reply_is_announced_before_being_repeated(
     harness: Terminal, server: MessagesServer
 ) -> None:
     server.answers(breaks_off(text("Half an"), ending=[Drop()]), says(text("Whole.")))
@@ -102,7 +102,7 @@ def test_an_answer_that_breaks_off_is_withdrawn_in_sight(
     assert answer == "Whole."
 
 
-def test_ctrl_c_ends_a_turn_and_not_the_chat_and_twice_at_the_prompt_ends_that(
+def test_ctrl_c_cancels_the_turn_and_twice_at_the_prompt_exits_the_chat(
     harness: Terminal, server: MessagesServer
 ) -> None:
     hold = Hold()

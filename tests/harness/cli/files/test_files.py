@@ -1,4 +1,4 @@
-"""Files of a workspace: `harness ls`, `path`, `cat`, `write`."""
+"""Files of a workspace: `harness ls`, `path`, `cat` and `write`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.harness.cli.terminal import Terminal
 from workspaces.ids import version_of
 
 
-def test_files_are_listed_found_and_printed(harness: Terminal) -> None:
+def test_ls_path_and_cat_list_locate_and_print_files(harness: Terminal) -> None:
     data = b"\x00\xff binary\r\n"
     harness("write", "notes", "notes/b.bin", stdin=data).done()
     ls, names, path, where, as_json, cat, shown = harness.all(
@@ -41,7 +41,7 @@ def test_files_are_listed_found_and_printed(harness: Terminal) -> None:
     assert shown.done().json["version"] == version_of(data)
 
 
-def test_a_file_is_printed_as_it_was(harness: Terminal) -> None:
+def test_cat_prints_a_file_at_a_revision(harness: Terminal) -> None:
     first = harness("write", "notes", "a.md", "--json", stdin=b"one").done().json
     harness("write", "notes", "a.md", stdin=b"two").done()
     then, short, now, listed, never = harness.all(
@@ -56,7 +56,7 @@ def test_a_file_is_printed_as_it_was(harness: Terminal) -> None:
     never.refused("not_found", "→ `harness log` lists them")
 
 
-def test_write_tells_on_standard_error_unless_asked_for_json(harness: Terminal) -> None:
+def test_write_reports_the_version_on_standard_error_or_as_json(harness: Terminal) -> None:
     plain = harness("write", "notes", "a.md", stdin=b"one").done()
     assert plain.out == ""
     assert re.fullmatch(r"a\.md: [0-9a-f]{12}\n", plain.stderr)
@@ -69,7 +69,7 @@ def test_write_tells_on_standard_error_unless_asked_for_json(harness: Terminal) 
     }
 
 
-def test_a_write_over_what_was_not_seen_is_a_conflict(harness: Terminal) -> None:
+def test_a_write_with_an_outdated_version_is_a_conflict(harness: Terminal) -> None:
     seen = harness("write", "notes", "a.md", "--json", stdin=b"one").done().json["version"]
     conditional = ("write", "notes", "a.md", "--if-version")
     harness(*conditional, seen, stdin=b"two").done()

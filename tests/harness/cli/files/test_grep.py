@@ -1,3 +1,5 @@
+"""`harness grep`."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,7 +7,7 @@ from pathlib import Path
 from tests.harness.cli.terminal import Terminal
 
 
-def test_grep_finds_lines_and_says_where(tmp_path: Path) -> None:
+def test_grep_prints_matching_lines_with_their_locations(tmp_path: Path) -> None:
     harness = Terminal(tmp_path / "home", {})
     memory = b"# Memory\n\n- Tea is green\n- [x] tea\n"
     harness("write", "notes", "MEMORY.md", stdin=memory).done()

@@ -1,10 +1,11 @@
-"""What a person asks the command line about the past of a workspace."""
+"""History commands: `harness log`, `diff`, `show`, `restore`, `revert` and `git`."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,9 @@ from typer.testing import CliRunner
 from harness import Harness
 from harness.cli.app import app
 from harness.presentation.history_view import TurnReasons
+from tests.harness.cli.terminal import Terminal
+
+REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def edit(text: str) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_what_was_just_typed_is_visible() -> None:
+def test_diff_and_show_include_manual_edits() -> None:
     edit("# Memory\n\n- likes green tea\n")
     (file,) = asked("diff", "journal")["files"]
     assert "+- likes green tea\n" in file["patch"]
@@ -63,7 +67,7 @@ def test_what_was_just_typed_is_visible() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_the_past_comes_back() -> None:
+def test_revert_and_restore_bring_back_earlier_content() -> None:
     edit("one\ntwo\nthree\n")
     first = asked("show", "journal")["revision"]
     edit("one\n2\nthree\n")
@@ -83,7 +87,7 @@ def test_the_past_comes_back() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_previous_is_the_file_before_its_last_change() -> None:
+def test_restore_previous_restores_the_file_before_its_last_change() -> None:
     for text in ("one\n", "two\n"):
         edit(text)
         run("log", "journal")
@@ -96,7 +100,7 @@ def test_previous_is_the_file_before_its_last_change() -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_refusal_is_a_sentence_and_one_document() -> None:
+def test_git_options_and_unknown_revisions_are_refused() -> None:
     for arguments in (
         ["git", "journal", "log", "--output=/tmp/x"],
         ["git", "journal", "-c", "core.pager=x", "log"],
@@ -126,7 +130,7 @@ def terminal(home: Path, *arguments: str, **environment: str) -> str:
     return b"".join(chunks).decode()
 
 
-def test_colours_are_for_terminals_and_files_steer_none(
+def test_a_terminal_gets_colours_and_escaped_control_characters_in_a_diff(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -142,7 +146,7 @@ def test_colours_are_for_terminals_and_files_steer_none(
 
 
 @pytest.mark.usefixtures("home")
-def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
+def test_log_groups_revisions_by_conversation_with_the_users_message(home: Path) -> None:
     run("run", "Remember that tea is green.", "-c", "kitchen")
     run("run", "Remember that the sky is blue.", "-c", "kitchen")
     Path(run("path", "notes", "TASKS.md").strip()).write_text("# Tasks\n\n- [ ] call Ann\n")
@@ -169,7 +173,7 @@ def test_log_is_told_by_conversation_with_what_was_asked(home: Path) -> None:
         assert TurnReasons(theirs).why(revision) is None
 
 
-def test_a_difference_is_read_by_words_where_texts_are_alike(home: Path) -> None:
+def test_diff_at_a_terminal_marks_changed_words_of_similar_lines(home: Path) -> None:
     edit("- likes green tea\n- lives in Graz\n")
     run("log", "journal")
     edit("- likes black tea\n- lives in Graz\n")
@@ -184,7 +188,7 @@ def test_a_difference_is_read_by_words_where_texts_are_alike(home: Path) -> None
     assert "[-- likes black tea-]\n{+1. Buy milk tomorrow+}\n" in run("diff", "journal", "--words")
 
 
-def test_a_pager_is_for_terminals_and_is_whom_one_names(home: Path) -> None:
+def test_log_uses_the_configured_pager_only_at_a_terminal(home: Path) -> None:
     edit("- likes tea\n")
     assert "P:" not in run("log", "journal")
     seen = terminal(home, "log", "journal", PAGER="sed s/^/P:/", NO_COLOR="1")
@@ -194,9 +198,37 @@ def test_a_pager_is_for_terminals_and_is_whom_one_names(home: Path) -> None:
     assert terminal(home, "log", "journal", PAGER="true") == ""
 
 
-def test_what_grep_finds_steers_no_terminal(home: Path) -> None:
+def test_grep_escapes_control_characters_at_a_terminal(home: Path) -> None:
     edit("evil \x1b[2J line\n")
     seen = terminal(home, "grep", "journal", "evil", NO_COLOR="")
     assert "\x1b[1;31mevil" in seen
     assert "\\x1b[2J" in seen
     assert "\x1b[2J" not in seen
+
+
+def test_log_lists_revisions_as_json_newest_first(harness: Terminal) -> None:
+    harness("run", "remember that tea is green", "-c", "c1").done()
+    harness("write", "notes", "notes/a.md", stdin=b"a\n").done()
+    log, one, none, limited = harness.all(
+        ("log", "notes", "--json"),
+        ("log", "notes", "MEMORY.md", "--json"),
+        ("log", "notes", "nix.md", "--json"),
+        ("log", "notes", "-n", "1", "--json"),
+    )
+    revisions = log.done().json
+    assert [set(revision) for revision in revisions] == [
+        {"revision", "at", "author", "subject", "trailers", "paths"}
+    ] * 3
+    assert [revision["author"] for revision in revisions] == ["owner", "assistant", "owner"]
+    assert [revision["paths"] for revision in revisions] == [
+        ["notes/a.md"],
+        ["MEMORY.md"],
+        ["MEMORY.md", "TASKS.md", "notes/README.md"],
+    ]
+    assert revisions[1]["trailers"]["Conversation"].endswith(" c1")
+    assert all(REVISION.fullmatch(revision["revision"]) for revision in revisions)
+    assert [r["at"] for r in revisions] == sorted((r["at"] for r in revisions), reverse=True)
+    assert [r["revision"] for r in one.done().json] == [r["revision"] for r in revisions[1:]]
+    assert [r["paths"] for r in one.json] == [["MEMORY.md"]] * 2
+    assert none.done().json == []
+    assert limited.done().json == revisions[:1]

@@ -1,3 +1,5 @@
+"""`harness import` and `harness export`."""
+
 from __future__ import annotations
 
 import subprocess
@@ -20,7 +22,9 @@ def vault(tmp_path: Path) -> Path:
     return place
 
 
-def test_import_says_what_it_would_do_and_then_does_it(harness: Terminal, vault: Path) -> None:
+def test_import_dry_run_shows_the_plan_and_import_applies_the_plan(
+    harness: Terminal, vault: Path
+) -> None:
     before = harness("ls", "notes").done().out
     dry = harness("import", str(vault), "--dry-run").done()
     assert "new     notes/Tea.md  ← Tea.md" in dry.out
@@ -42,14 +46,16 @@ def test_import_says_what_it_would_do_and_then_does_it(harness: Terminal, vault:
     assert "2 same, 2 left" in again.out
 
 
-def test_import_refuses_in_a_sentence(harness: Terminal, tmp_path: Path) -> None:
+def test_import_refuses_a_missing_source_or_a_damaged_archive(
+    harness: Terminal, tmp_path: Path
+) -> None:
     harness("import", str(tmp_path / "nothing")).refused("not_found")
     harness("import", str(tmp_path), "--workspace", "nothing").refused("not_found", "nothing")
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 no zip at all")
     harness("import", str(tmp_path / "a.zip")).refused("is damaged")
 
 
-def test_export_and_import_are_each_others_inverse(harness: Terminal, tmp_path: Path) -> None:
+def test_importing_an_export_recreates_the_same_files(harness: Terminal, tmp_path: Path) -> None:
     harness("write", "notes", "notes/ä ö.md", stdin="Grüße\n".encode()).done()
     harness("write", "notes", "data.bin", stdin=b"\0\xff").done()
     told = harness("export", "notes", "--to", str(tmp_path / "n.zip"), "--json").done().json
@@ -66,7 +72,9 @@ def test_export_and_import_are_each_others_inverse(harness: Terminal, tmp_path: 
     harness("export", "notes", "--to", str(tmp_path / "no/n.zip")).refused("unavailable")
 
 
-def test_export_of_a_revision_is_what_was(harness: Terminal, tmp_path: Path) -> None:
+def test_export_of_a_revision_contains_the_files_of_that_revision(
+    harness: Terminal, tmp_path: Path
+) -> None:
     harness("write", "notes", "a.md", stdin=b"old\n").done()
     old = harness("log", "notes", "-n", "1", "--json").json[0]["revision"]
     harness("write", "notes", "a.md", stdin=b"new\n").done()
@@ -74,7 +82,7 @@ def test_export_of_a_revision_is_what_was(harness: Terminal, tmp_path: Path) -> 
     assert zipfile.ZipFile(tmp_path / "n.zip").read("a.md") == b"old\n"
 
 
-def test_the_history_can_be_cloned(harness: Terminal, tmp_path: Path) -> None:
+def test_git_can_clone_the_history_of_a_workspace(harness: Terminal, tmp_path: Path) -> None:
     harness("write", "notes", "a.md", stdin=b"old\n").done()
     place = harness("path", "notes", "--history").done().out.strip()
     clone = ["git", "clone", "-q", place, str(tmp_path / "clone")]

@@ -1,3 +1,5 @@
+"""`harness recall` and `harness bench recall`."""
+
 from __future__ import annotations
 
 import json
@@ -6,7 +8,7 @@ from pathlib import Path
 from tests.harness.cli.terminal import Terminal
 
 
-def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:
+def test_recall_finds_filters_and_limits_lines(harness: Terminal) -> None:
     harness("write", "notes", "notes/tea.md", stdin=b"# Drinks\n\n- green tea at nine\n").done()
     harness("workspace", "create", "other").done()
     harness("write", "other", "a.md", stdin=b"- a \x1b[31m tea shop\n").done()
@@ -29,7 +31,7 @@ def test_lines_are_found_shown_and_limited(harness: Terminal) -> None:
     assert listed.done().json[0]["line_number"] == 1
 
 
-def test_a_revision_of_one_workspace_can_be_asked(harness: Terminal) -> None:
+def test_recall_searches_one_workspace_at_a_revision(harness: Terminal) -> None:
     first = harness("write", "notes", "a.md", "--json", stdin=b"- zebra\n").done().json["revision"]
     harness("write", "notes", "a.md", stdin=b"- horse\n").done()
     then, now = harness.all(
@@ -39,7 +41,7 @@ def test_a_revision_of_one_workspace_can_be_asked(harness: Terminal) -> None:
     assert now.done().json == []
 
 
-def test_misuse_is_a_sentence(harness: Terminal) -> None:
+def test_invalid_recall_options_are_refused_with_the_valid_values(harness: Terminal) -> None:
     harness("workspace", "create", "other").done()
     for arguments, words in (
         (("--limit", "0"), ("limit", "between 1 and 100")),
@@ -51,7 +53,7 @@ def test_misuse_is_a_sentence(harness: Terminal) -> None:
         harness("recall", "tea", *arguments).refused(*words)
 
 
-def test_a_folder_of_questions_is_measured(harness: Terminal, tmp_path: Path) -> None:
+def test_bench_recall_measures_a_folder_of_questions(harness: Terminal, tmp_path: Path) -> None:
     place = tmp_path / "data"
     place.mkdir()
     (place / "a.md").write_text("- green tea at nine\n")

@@ -1,4 +1,4 @@
-"""`harness shell`: a person in the very sandbox that an agent gets."""
+"""`harness shell`: a person's commands run in the same sandbox as an agent's."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def harness() -> Iterator[Terminal]:
         yield terminal
 
 
-def test_output_and_exit_code_are_the_commands(harness: Terminal) -> None:
+def test_shell_passes_on_the_output_and_exit_code_of_the_command(harness: Terminal) -> None:
     ended = harness("shell", "notes", "--", "bash", "-c", "pwd; id -u; ls; echo bad >&2; exit 7")
     assert ended.code == 7
     assert ended.out == "/workspaces/notes\n1000\nMEMORY.md\nTASKS.md\nnotes\n"
     assert ended.stderr == "bad\n"
 
 
-def test_input_is_the_commands(harness: Terminal) -> None:
+def test_shell_passes_standard_input_to_the_command(harness: Terminal) -> None:
     assert harness("shell", "notes", "--", "cat", stdin=b"a\xff\n").done().stdout == b"a\xff\n"
 
 
-def test_what_it_changes_is_a_revision_of_the_persons(harness: Terminal) -> None:
+def test_a_file_changed_in_the_shell_is_a_revision_by_the_person(harness: Terminal) -> None:
     script = "echo '- tea is green' >> MEMORY.md; chmod 000 ."
     harness("shell", "notes", "--", "bash", "-c", script).done()
     newest = harness("log", "notes", "--json").done().json[0]
@@ -48,24 +48,24 @@ def test_what_it_changes_is_a_revision_of_the_persons(harness: Terminal) -> None
     assert "tea is green" in harness("cat", "notes", "MEMORY.md").done().out
 
 
-def test_without_a_command_it_is_a_shell(harness: Terminal) -> None:
+def test_without_a_command_an_interactive_shell_starts(harness: Terminal) -> None:
     ended = harness("shell", "notes", stdin=b"pwd\nexit 5\n")
     assert ended.code == 5
     assert "/workspaces/notes" in ended.out
 
 
-def test_nothing_but_the_workspace_is_there(harness: Terminal) -> None:
+def test_the_sandbox_shows_only_the_workspace(harness: Terminal) -> None:
     script = f"ls {harness.home} /root /home 2>/dev/null; ls /workspaces"
     assert harness("shell", "notes", "--", "bash", "-c", script).out == "notes\n"
 
 
-def test_what_does_not_exist_is_refused(harness: Terminal) -> None:
+def test_an_unknown_workspace_sandbox_or_program_is_refused(harness: Terminal) -> None:
     harness("shell", "nots", "--", "true").refused("nots")
     harness("shell", "notes", "--sandbox", "nowhere", "--", "true").refused("nowhere")
     assert harness("shell", "notes", "--", "no-such-program").code == 127
 
 
-def test_where_there_is_no_sandbox_nothing_runs(tmp_path: Path) -> None:
+def test_without_a_usable_sandbox_no_command_runs(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("an ordinary user's sandbox can be had below a closed directory too")
     harness = Terminal(tmp_path / "home", {})
@@ -73,7 +73,7 @@ def test_where_there_is_no_sandbox_nothing_runs(tmp_path: Path) -> None:
     assert "made" not in harness("ls", "notes").done().out
 
 
-def test_a_person_at_a_terminal_has_job_control_and_ctrl_c(harness: Terminal) -> None:
+def test_an_interactive_shell_has_job_control_and_ctrl_c(harness: Terminal) -> None:
     """Interrupting what runs in the shell ends that, not the shell and not the harness."""
     child, terminal = pty.fork()
     if child == 0:
@@ -91,7 +91,7 @@ def test_a_person_at_a_terminal_has_job_control_and_ctrl_c(harness: Terminal) ->
         os.close(terminal)
 
 
-def test_ctrl_c_ends_a_command_that_is_no_shell(harness: Terminal) -> None:
+def test_ctrl_c_ends_a_single_command(harness: Terminal) -> None:
     with subprocess.Popen(
         [*COMMAND, "shell", "notes", "--", "bash", "-c", "echo begun; sleep 600"],
         env=harness.environment(),

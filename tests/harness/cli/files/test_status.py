@@ -1,3 +1,5 @@
+"""`harness status`."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +16,7 @@ from tests.harness.cli.terminal import Terminal
 from workspaces.errors import Unavailable
 
 
-def test_status_is_one_screen_that_changes_nothing(harness: Terminal) -> None:
+def test_status_shows_the_state_of_workspaces_and_changes_nothing(harness: Terminal) -> None:
     harness("run", "Remember that tea is green.").done()
     root = Path(harness("path", "notes").out.strip())
     (root / "TASKS.md").write_text("- [ ] 2020-01-01 renew the pass\n- [x] done\n- [ ] call Ann\n")
@@ -41,14 +43,14 @@ def test_status_is_one_screen_that_changes_nothing(harness: Terminal) -> None:
     assert again[0]["last"]["author"] == "owner"
 
 
-def test_a_workspace_whose_files_are_gone_is_a_problem_among_the_others(harness: Terminal) -> None:
+def test_a_workspace_with_a_missing_directory_is_listed_as_a_problem(harness: Terminal) -> None:
     harness("workspace", "create", "other").done()
     Path(harness("path", "other").out.strip()).rename(harness.home / "away")
     lines = harness("status", "--json").done().json["workspaces"]
     assert {line["subject"]: line["state"] for line in lines} == {"notes": "ok", "other": "problem"}
 
 
-def test_whoever_adds_a_section_is_heard_and_cannot_silence_the_others(
+def test_a_failing_status_section_does_not_hide_the_remaining_sections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def jobs(_: Harness) -> Iterator[StatusRow]:
@@ -64,14 +66,14 @@ def test_whoever_adds_a_section_is_heard_and_cannot_silence_the_others(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read_is_a_problem(harness: Terminal) -> None:
+def test_an_unreadable_file_is_listed_as_a_problem(harness: Terminal) -> None:
     file = Path(harness("path", "notes", "MEMORY.md").out.strip())
     file.chmod(0)
     lines = harness("status", "--json").done().json["workspaces"]
     assert "problem" in {line["state"] for line in lines}
 
 
-def test_jobs_that_nobody_ran_are_due(tmp_path: Path) -> None:
+def test_overdue_jobs_are_listed_as_due(tmp_path: Path) -> None:
     with Harness.open(tmp_path / "home") as harness:
         now = harness.rooms.clock.now()
         harness.jobs.enqueue(Job("tidy:ws_1", "tidy", now - timedelta(hours=1)))

@@ -26,7 +26,7 @@ def synced(harness: Terminal, *more: str) -> dict[str, Any]:
     return harness("sync", "notes", "--json", *more).done().json["notes"]
 
 
-def test_a_new_workspace_of_a_home_with_a_place_is_shared_and_synced(shared: Terminal) -> None:
+def test_a_new_workspace_is_shared_and_synced_when_s3_is_configured(shared: Terminal) -> None:
     assert shared("workspace", "show", "notes", "--json").done().json["config"] == {
         "storage": {"provider": "s3"}
     }
@@ -39,7 +39,9 @@ def test_a_new_workspace_of_a_home_with_a_place_is_shared_and_synced(shared: Ter
     assert "nothing to do" in shared("sync").done().out
 
 
-def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -> None:
+def test_a_sync_dry_run_prints_the_plan_and_a_mass_deletion_stops_the_sync(
+    shared: Terminal,
+) -> None:
     root = root_of(shared)
     for number in range(5):
         (root / f"{number}.md").write_text("x\n")
@@ -58,7 +60,7 @@ def test_a_dry_run_prints_the_plan_and_a_mass_deletion_stops(shared: Terminal) -
     assert len(synced(shared, "--accept-deletions")["pushed"]) >= 5
 
 
-def test_what_can_be_on_one_side_alone_is_told(shared: Terminal, seaweedfs: S3Server) -> None:
+def test_a_file_that_cannot_be_synced_is_reported(shared: Terminal, seaweedfs: S3Server) -> None:
     root = root_of(shared)
     (root / "a:b.md").write_text("x\n")
     namespace = shared("workspace", "show", "notes", "--json").done().json["namespace"]
@@ -74,7 +76,7 @@ def test_what_can_be_on_one_side_alone_is_told(shared: Terminal, seaweedfs: S3Se
         assert sum("left alone.md" in line or "a:b.md" in line for line in told) == 2
 
 
-def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
+def test_a_missing_workspace_directory_is_reported_and_other_workspaces_are_synced(
     shared: Terminal,
 ) -> None:
     shared("workspace", "create", "other").done()
@@ -97,7 +99,7 @@ def test_where_a_directory_is_missing_it_is_said_and_everything_else_goes_on(
     shared("workspace", "rm", "notes", "--force").done()
 
 
-def test_conditional_writes_are_decided_there(shared: Terminal, seaweedfs: S3Server) -> None:
+def test_a_conditional_write_is_checked_against_s3(shared: Terminal, seaweedfs: S3Server) -> None:
     shared("write", "notes", "x.md", "--if-version", "none", stdin=b"one\n").done()
     stale = shared("write", "notes", "x.md", "--if-version", "none", stdin=b"two\n")
     assert (stale.code, "already" in stale.stderr) == (1, True)
@@ -113,7 +115,9 @@ def test_conditional_writes_are_decided_there(shared: Terminal, seaweedfs: S3Ser
     assert shared("cat", "notes", "x.md").done().out == "theirs\n"
 
 
-def test_a_turn_pulls_before_and_pushes_after(shared: Terminal, seaweedfs: S3Server) -> None:
+def test_a_turn_pulls_changes_before_and_pushes_changes_after(
+    shared: Terminal, seaweedfs: S3Server
+) -> None:
     synced(shared)
     record = shared("workspace", "show", "notes", "--json").done().json
     prefix = shared.variables["HARNESS_S3"].removeprefix(f"s3://{BUCKET}/")
@@ -128,7 +132,7 @@ def test_a_turn_pulls_before_and_pushes_after(shared: Terminal, seaweedfs: S3Ser
     assert "tea is green" in there
 
 
-def test_a_store_that_does_not_answer_stops_no_turn_and_loses_nothing(shared: Terminal) -> None:
+def test_an_unreachable_s3_stops_no_turn_and_loses_no_change(shared: Terminal) -> None:
     synced(shared)
     alone = Terminal(shared.home, {**shared.variables, "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
     said = alone("run", "Remember that tea is green.", "--json")
@@ -141,7 +145,7 @@ def test_a_store_that_does_not_answer_stops_no_turn_and_loses_nothing(shared: Te
     synced(shared)
 
 
-def test_the_doctor_says_whether_the_server_keeps_its_word(
+def test_doctor_detects_an_s3_server_that_ignores_conditional_writes(
     shared: Terminal, rclone_s3: S3Server
 ) -> None:
     found = {one["check"]: one for one in shared("doctor", "--json").done().json}
@@ -152,7 +156,7 @@ def test_the_doctor_says_whether_the_server_keeps_its_word(
     assert "overwrite each other" in found["s3"]["detail"]
 
 
-def test_a_home_without_a_place_names_the_setting(tmp_path: Path) -> None:
+def test_a_home_without_s3_names_the_missing_setting(tmp_path: Path) -> None:
     harness = Terminal(tmp_path / "home", {})
     refused = harness("workspace", "create", "x", "--storage", "s3", "--json")
     assert refused.code == 1

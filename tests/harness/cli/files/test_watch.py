@@ -1,3 +1,5 @@
+"""`harness watch`."""
+
 from __future__ import annotations
 
 import signal
@@ -7,7 +9,7 @@ from pathlib import Path
 from tests.harness.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal
 
 
-def test_watch_tells_each_save_and_ends_with_an_interrupt(harness: Terminal) -> None:
+def test_watch_prints_each_manual_edit_until_interrupted(harness: Terminal) -> None:
     place = Path(harness("path", "notes").done().out.strip())
     command = [*COMMAND, "watch", "notes"]
     with subprocess.Popen(
@@ -33,5 +35,5 @@ def test_watch_tells_each_save_and_ends_with_an_interrupt(harness: Terminal) -> 
     assert harness("log", "notes", "-n", "1", "--json").json[0]["trailers"]["Source"] == "edit"
 
 
-def test_watch_refuses_a_workspace_that_is_not_there(harness: Terminal) -> None:
+def test_watch_refuses_an_unknown_workspace(harness: Terminal) -> None:
     harness("watch", "nothing").refused("not_found", "nothing")

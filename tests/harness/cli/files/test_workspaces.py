@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.harness.cli.terminal import Terminal
 
 
-def test_workspaces_are_made_changed_and_shown(born: Terminal) -> None:
+def test_workspaces_are_created_changed_and_shown(born: Terminal) -> None:
     made = born("workspace", "create", "journal", "--description", "Days.", "--json").done().json
     assert {"id", "name", "namespace", "path"} <= set(made)
     assert Path(made["path"], "MEMORY.md").is_file()

@@ -1,4 +1,4 @@
-"""Calls that wait for a person: asked at the terminal, allowed later from another one."""
+"""`harness approve`: tool calls that wait for an approval, at the terminal or from another terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def memory(harness: Terminal) -> str:
     return harness("cat", "notes", "MEMORY.md").done().out
 
 
-def test_without_a_terminal_a_turn_that_waits_says_how_to_allow_it(harness: Terminal) -> None:
+def test_without_a_terminal_a_waiting_turn_names_the_approve_command(harness: Terminal) -> None:
     waiting = harness(*TEA)
     assert (waiting.code, waiting.out) == (1, "")
     assert "Waiting for approval: " in waiting.stderr
@@ -42,7 +42,7 @@ def test_without_a_terminal_a_turn_that_waits_says_how_to_allow_it(harness: Term
     assert "  allowed  " in shown
 
 
-def test_a_call_is_denied_by_its_id_with_a_reason_and_told_as_json(harness: Terminal) -> None:
+def test_a_pending_call_is_denied_by_id_with_a_reason(harness: Terminal) -> None:
     waiting = harness(*TEA, "--json")
     assert (waiting.code, waiting.json["outcome"]) == (1, "waiting")
     (call,) = waiting.json["pending"]
@@ -58,7 +58,7 @@ def test_a_call_is_denied_by_its_id_with_a_reason_and_told_as_json(harness: Term
 
 
 @pytest.mark.parametrize(("answer", "is_noted"), [("y", True), ("n", False)])
-def test_whoever_sits_at_the_terminal_is_asked(
+def test_a_person_at_the_terminal_is_asked_for_approval(
     harness: Terminal, answer: str, is_noted: bool
 ) -> None:
     screen = Screen(harness, *TEA)
@@ -71,7 +71,7 @@ def test_whoever_sits_at_the_terminal_is_asked(
     assert ("green" in memory(harness)) == is_noted
 
 
-def test_what_nobody_answers_goes_on_waiting(harness: Terminal) -> None:
+def test_an_unanswered_approval_stays_pending(harness: Terminal) -> None:
     screen = Screen(harness, "chat", "-c", "c1")
     screen.wait_for("you ›")
     screen.type("remember that tea is green\n")

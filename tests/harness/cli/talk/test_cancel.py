@@ -1,4 +1,4 @@
-"""`harness conversation cancel`: a turn is ended from another terminal."""
+"""`harness conversation cancel`: cancelling a turn from another terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.harness.cli.terminal import COMMAND_S_MAX, Terminal
 from tests.harness.messages_server import Hold, MessagesServer, breaks_off, says, text
 
 
-def test_a_turn_is_ended_from_another_terminal_and_the_conversation_goes_on(
+def test_a_turn_is_cancelled_from_another_terminal_and_the_conversation_continues(
     asking: Terminal, server: MessagesServer
 ) -> None:
     hold = Hold()
@@ -27,7 +27,7 @@ def test_a_turn_is_ended_from_another_terminal_and_the_conversation_goes_on(
     assert asking("run", "Go on.", "-c", "c1").done().out == "The end.\n"
 
 
-def test_a_turn_that_waits_to_be_allowed_something_is_ended_and_nothing_was_run(
+def test_cancelling_a_turn_that_waits_for_approval_runs_no_call(
     born: Terminal,
 ) -> None:
     born("sandbox", "set", "default", "--permission", "ask").done()

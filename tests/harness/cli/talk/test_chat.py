@@ -1,4 +1,4 @@
-"""`harness chat`: what is said, and what is for the program itself."""
+"""`harness chat`: messages to the agent, and the commands of the chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def said(harness: Terminal, *lines: str, key: str = "c1") -> Ended:
     return harness("chat", "-c", key, stdin="".join(f"{line}\n" for line in lines).encode()).done()
 
 
-def test_chat_answers_line_by_line_and_says_the_rest_on_standard_error(harness: Terminal) -> None:
+def test_chat_answers_each_line_and_prints_notices_on_standard_error(harness: Terminal) -> None:
     lines = "remember that tea is green\n\nWhat is green?\n/exit\nremember that nobody says this\n"
     chat = harness("chat", stdin=lines.encode()).done()
     assert chat.out.splitlines() == [
@@ -24,7 +24,7 @@ def test_chat_answers_line_by_line_and_says_the_rest_on_standard_error(harness: 
     assert harness("chat").done().out == ""
 
 
-def test_an_interrupted_chat_ends_with_130(harness: Terminal) -> None:
+def test_an_interrupted_chat_exits_with_130(harness: Terminal) -> None:
     with subprocess.Popen(
         [*COMMAND, "chat"],
         stdin=subprocess.PIPE,
@@ -44,20 +44,22 @@ def test_an_interrupted_chat_ends_with_130(harness: Terminal) -> None:
     assert chat.returncode == 130
 
 
-def test_memory_shows_what_the_agent_always_knows(harness: Terminal) -> None:
+def test_the_memory_command_shows_the_memory_files_in_the_prompt(harness: Terminal) -> None:
     chat = said(harness, "remember that tea is green", "/memory")
     assert "notes/MEMORY.md" in chat.stderr
     assert "- tea is green\n" in chat.out
 
 
-def test_diff_shows_what_the_last_answer_changed_and_who_wrote_it(harness: Terminal) -> None:
+def test_the_diff_command_shows_the_changes_of_the_last_answer_with_their_author(
+    harness: Terminal,
+) -> None:
     chat = said(harness, "remember that tea is green", "remember that water is wet", "hm?", "/diff")
     assert "+- water is wet\n" in chat.out
     assert "+- tea is green" not in chat.out
     assert "Conversation: conv_" in chat.out
 
 
-def test_undo_takes_back_one_answer_after_the_other(harness: Terminal) -> None:
+def test_each_undo_command_reverts_one_more_answer(harness: Terminal) -> None:
     said(harness, "remember that tea is green", "remember that water is wet")
     chat = said(harness, "/undo", "/memory", "/undo", "/undo", "what is green?")
     assert chat.stderr.count("undone by ") == 2
@@ -69,7 +71,7 @@ def test_undo_takes_back_one_answer_after_the_other(harness: Terminal) -> None:
     assert authors == ["owner", "owner", "assistant", "assistant", "owner"]
 
 
-def test_what_was_changed_again_since_is_not_undone_silently(harness: Terminal) -> None:
+def test_undo_refuses_a_change_that_a_later_edit_replaced(harness: Terminal) -> None:
     said(harness, "remember that tea is green")
     memory = harness("cat", "notes", "MEMORY.md").done().out
     changed = memory.replace("tea is green", "tea is black").encode()
@@ -79,7 +81,7 @@ def test_what_was_changed_again_since_is_not_undone_silently(harness: Terminal) 
     assert "tea is black" in harness("cat", "notes", "MEMORY.md").done().out
 
 
-def test_new_begins_another_conversation(harness: Terminal) -> None:
+def test_the_new_command_begins_another_conversation(harness: Terminal) -> None:
     said(harness, "remember that tea is green", "/new", "/diff", "hello")
     keys = [
         one["key"] for one in harness("conversation", "list", "--json").done().json["conversations"]
@@ -88,7 +90,7 @@ def test_new_begins_another_conversation(harness: Terminal) -> None:
     assert "c1" in keys
 
 
-def test_a_command_that_is_not_there_is_not_said_to_the_agent_but_a_path_is(
+def test_an_unknown_chat_command_is_not_sent_to_the_agent_but_a_path_is(
     harness: Terminal,
 ) -> None:
     chat = said(harness, "/nix", "/", "/etc/hosts is a file", "/mem")
@@ -100,13 +102,13 @@ def test_a_command_that_is_not_there_is_not_said_to_the_agent_but_a_path_is(
     assert "notes/MEMORY.md" in chat.stderr
 
 
-def test_exit_ends_and_the_rest_is_not_said(harness: Terminal) -> None:
+def test_the_exit_command_ends_the_chat_before_the_remaining_input(harness: Terminal) -> None:
     for end in ("/exit", "/quit", "/q"):
         assert "nobody" not in said(harness, end, "remember that nobody says this").out
     assert harness("conversation", "list", "--json").done().json["conversations"] == []
 
 
-def test_compact_makes_a_summary_of_the_beginning(harness: Terminal) -> None:
+def test_the_compact_command_summarises_the_beginning(harness: Terminal) -> None:
     assert "this conversation has no messages yet" in said(harness, "/compact", key="c2").stderr
     facts = [f"remember that fact {number} is known" for number in range(4)]
     chat = said(harness, *facts, "/compact", "/diff")
@@ -114,7 +116,7 @@ def test_compact_makes_a_summary_of_the_beginning(harness: Terminal) -> None:
     assert "+- fact 3 is known\n" in chat.out
 
 
-def test_undo_reaches_behind_a_summary(harness: Terminal) -> None:
+def test_undo_reverts_changes_from_before_a_compaction(harness: Terminal) -> None:
     said(harness, *(f"remember that fact {number} is known" for number in range(4)))
     said(harness, "/compact", *["/undo"] * 4)
     assert "is known" not in harness("cat", "notes", "MEMORY.md").done().out

@@ -20,7 +20,9 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     return terminal
 
 
-def test_a_dry_run_says_what_would_be_summarised_and_asks_nobody(harness: Terminal) -> None:
+def test_a_compact_dry_run_shows_the_planned_summary_without_a_model_call(
+    harness: Terminal,
+) -> None:
     told = harness("compact", "long", "--dry-run").done().out
     assert told.startswith("would be compacted: long: entries up to ")
     would = harness("compact", "long", "--dry-run", "--json").done().json
@@ -32,7 +34,7 @@ def test_a_dry_run_says_what_would_be_summarised_and_asks_nobody(harness: Termin
     assert "<summary>" not in prompt
 
 
-def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Terminal) -> None:
+def test_a_conversation_is_compacted_once_and_shows_its_summary(harness: Terminal) -> None:
     told = harness("compact", "long").done().out
     assert told.startswith("compacted: long: entries up to ")
     last = int(told.split()[5])  # how many tools the first turn used depends on the sandbox
@@ -50,7 +52,7 @@ def test_a_conversation_is_compacted_once_and_shown_with_its_summary(harness: Te
     assert answer["outcome"] == "done"
 
 
-def test_where_there_is_nothing_to_summarise_it_is_said(harness: Terminal) -> None:
+def test_compact_reports_when_there_is_nothing_to_summarise(harness: Terminal) -> None:
     told = harness("compact", "short", "--json").done().json
     assert told["compacted"] is False
     assert [one["kind"] for one in told["context"]] == ["turn_too_long"]

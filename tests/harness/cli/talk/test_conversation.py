@@ -26,7 +26,7 @@ def talked(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     return harness
 
 
-def test_conversations_are_listed_the_newest_first(talked: Terminal) -> None:
+def test_conversations_are_listed_newest_first(talked: Terminal) -> None:
     table, listed, one, nobody = talked.all(
         ("conversation", "list"),
         ("conversation", "list", "--json"),
@@ -69,7 +69,9 @@ def test_a_conversation_is_shown_by_key_or_id(talked: Terminal) -> None:
     absent.refused("not_found", "→ `harness conversation list` lists them")
 
 
-def test_a_conversation_is_carried_to_another_home(talked: Terminal, harness: Terminal) -> None:
+def test_an_exported_conversation_is_imported_into_another_home(
+    talked: Terminal, harness: Terminal
+) -> None:
     exported = talked("conversation", "export", "tea").done()
     lines = exported.out.splitlines()
     assert json.loads(lines[0])["format"] == 1
@@ -89,7 +91,7 @@ def test_a_conversation_is_carried_to_another_home(talked: Terminal, harness: Te
     missing.refused("not_found")
 
 
-def test_what_some_take_for_the_end_of_a_line_is_text_in_an_export(harness: Terminal) -> None:
+def test_unicode_line_separators_survive_export_and_import(harness: Terminal) -> None:
     said = "one\u2028two\u2029three\x85four"
     harness("run", said, "-c", "lines").done()
     exported = harness("conversation", "export", "lines").done().stdout
@@ -98,7 +100,9 @@ def test_what_some_take_for_the_end_of_a_line_is_text_in_an_export(harness: Term
     assert shown["entries"][0]["message"]["parts"] == [{"type": "text", "text": said}]
 
 
-def test_a_broken_export_is_refused_in_a_sentence(talked: Terminal, harness: Terminal) -> None:
+def test_a_damaged_export_is_refused_with_the_line_number(
+    talked: Terminal, harness: Terminal
+) -> None:
     lines = talked("conversation", "export", "tea").done().out.splitlines()
     broken = "\n".join([*lines[:4], *lines[5:]]).encode()
     harness("conversation", "import", "-", stdin=broken).refused("line 5.entry", "must be 3")
@@ -130,7 +134,7 @@ def test_a_conversation_is_forked_reset_and_deleted(harness: Terminal) -> None:
     }
 
 
-def test_deleting_an_agent_says_how_many_conversations_went(harness: Terminal) -> None:
+def test_deleting_an_agent_reports_the_number_of_deleted_conversations(harness: Terminal) -> None:
     harness("agent", "create", "helper").done()
     harness("run", "hello", "-a", "helper").done()
     gone = harness("agent", "rm", "helper", "--json").done().json
@@ -138,7 +142,7 @@ def test_deleting_an_agent_says_how_many_conversations_went(harness: Terminal) -
     assert harness("conversation", "list", "--json").done().json == {"conversations": []}
 
 
-def test_an_event_that_nobody_answered_is_a_job_that_can_be_run(harness: Terminal) -> None:
+def test_an_unanswered_event_is_listed_as_a_job_and_can_be_run(harness: Terminal) -> None:
     harness("run", "hello", "-c", "c1").done()
     _leave_unanswered(harness.home)
     table, listed = harness.all(("jobs",), ("jobs", "--json"))
@@ -164,7 +168,7 @@ def _leave_unanswered(home: Path) -> None:
         ingress.leases.release(accepted.lease)
 
 
-def test_of_many_jobs_those_due_first_are_listed_and_the_rest_is_counted(
+def test_jobs_lists_the_earliest_due_jobs_and_counts_the_rest(
     harness: Terminal,
 ) -> None:
     harness("run", "hello", "-c", "c1").done()
@@ -179,7 +183,7 @@ def test_of_many_jobs_those_due_first_are_listed_and_the_rest_is_counted(
     assert [job["kind"] for job in listed.done().json["jobs"]] == ["turn"]
 
 
-def test_jobs_are_given_up_and_unknown_ones_not_found(harness: Terminal) -> None:
+def test_a_job_can_be_deleted_and_an_unknown_job_is_not_found(harness: Terminal) -> None:
     harness("run", "hello", "-c", "c1").done()
     _leave_unanswered(harness.home)
     (job,) = harness("jobs", "--json").done().json["jobs"]

@@ -1,3 +1,5 @@
+"""`harness explain`, and `harness prompt` for a conversation or a revision."""
+
 from __future__ import annotations
 
 import re
@@ -17,7 +19,7 @@ def talked(tmp_path: Path) -> Terminal:
     return harness
 
 
-def test_a_conversation_is_explained_turn_by_turn(talked: Terminal) -> None:
+def test_explain_lists_the_receipts_of_each_turn(talked: Terminal) -> None:
     plain, as_json, one = talked.all(
         ("explain", "c1"),
         ("explain", "c1", "--json"),
@@ -41,7 +43,7 @@ def test_a_conversation_is_explained_turn_by_turn(talked: Terminal) -> None:
     assert sighting["revision"] == came["revision"]
 
 
-def test_a_turn_is_explained_with_its_words(talked: Terminal) -> None:
+def test_explain_text_shows_the_full_text_of_a_turns_prompt(talked: Terminal) -> None:
     turn = talked("explain", "c1", "--json").done().json["turns"][1]["turn"]
     words, unknown, nobody = talked.all(
         ("explain", "c1", turn[:14], "--text"),
@@ -54,7 +56,7 @@ def test_a_turn_is_explained_with_its_words(talked: Terminal) -> None:
     assert "not_found" in unknown.stderr
 
 
-def test_the_prompt_of_a_conversation_is_what_its_next_turn_begins_with(talked: Terminal) -> None:
+def test_prompt_of_a_conversation_shows_the_prompt_of_its_next_turn(talked: Terminal) -> None:
     going_on, anew, unused = talked.all(
         ("prompt", "--agent", "assistant", "--conversation", "c1", "--json"),
         ("prompt", "--agent", "assistant", "--json"),
@@ -69,7 +71,7 @@ def test_the_prompt_of_a_conversation_is_what_its_next_turn_begins_with(talked: 
     assert "- tea is green" in "".join(part["text"] for part in anew.json)
 
 
-def test_a_workspace_is_shown_as_it_was(talked: Terminal) -> None:
+def test_prompt_shows_the_memory_of_a_workspace_at_a_revision(talked: Terminal) -> None:
     newest = talked("log", "notes", "MEMORY.md", "--json").done().json
     then, now, wrong, alone = talked.all(
         ("prompt", "notes", "--revision", newest[-1]["revision"]),

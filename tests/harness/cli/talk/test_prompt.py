@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harness.cli.terminal import Terminal
 
 
-def test_prompt_tells_its_parts(born: Terminal) -> None:
+def test_prompt_lists_its_parts_with_their_sources(born: Terminal) -> None:
     parts = born("prompt", "--agent", "assistant", "--json").done().json
     assert [(part["source"], part["trusted"]) for part in parts] == [
         ("guidance", True),

@@ -1,4 +1,4 @@
-"""`harness run`: what is said, and what comes of it."""
+"""`harness run`: one message, its outcome and its effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.messages_server import Hold, MessagesServer, breaks_off, says
 REVISION = re.compile(r"[0-9a-f]{40}")
 
 
-def test_what_was_remembered_is_a_file_a_revision_and_a_part_of_the_prompt(
+def test_a_remembered_fact_is_in_a_file_a_revision_and_the_prompt(
     harness: Terminal,
 ) -> None:
     said = harness("run", "Remember that the sky is blue.").done()
@@ -32,7 +32,7 @@ def test_what_was_remembered_is_a_file_a_revision_and_a_part_of_the_prompt(
     assert "tokens with the tools" in prompt.stderr
 
 
-def test_run_tells_its_outcome_as_json(harness: Terminal) -> None:
+def test_run_prints_its_outcome_as_json(harness: Terminal) -> None:
     told = harness("run", "remember that tea is green", "-c", "c1", "--json").done().json
     assert set(told) == {
         "outcome",
@@ -51,12 +51,12 @@ def test_run_tells_its_outcome_as_json(harness: Terminal) -> None:
     assert REVISION.fullmatch(change["revision"])
 
 
-def test_run_reads_what_to_say_from_standard_input(harness: Terminal) -> None:
+def test_run_reads_the_message_from_standard_input(harness: Terminal) -> None:
     said = harness("run", "-", stdin="remember that Zoë drinks 茶".encode())
     assert "Zoë drinks 茶" in said.done().out
 
 
-def test_an_interrupted_turn_ends_with_130_and_the_conversation_goes_on(
+def test_an_interrupted_run_exits_with_130_and_the_conversation_continues(
     asking: Terminal, server: MessagesServer
 ) -> None:
     hold = Hold()

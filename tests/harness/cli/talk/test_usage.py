@@ -1,4 +1,4 @@
-"""`harness usage`, and what the limits of an account look like from the command line."""
+"""`harness usage`, and the limits of an account on the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def harness(tmp_path: Path, server: MessagesServer) -> Terminal:
     return Terminal(tmp_path / "home", variables)
 
 
-def test_what_was_used_up_is_told_and_can_be_summed_up(
+def test_usage_is_listed_and_summed_by_agent_or_model(
     harness: Terminal, server: MessagesServer
 ) -> None:
     server.answers(says(text("One.")), says(text("Two.")))
@@ -44,7 +44,7 @@ def test_what_was_used_up_is_told_and_can_be_summed_up(
     assert {row["model"] for row in by_model.json["rows"]} == {"claude-sonnet-5-5", "unheard-of"}
 
 
-def test_prices_of_one_s_own_count(harness: Terminal, server: MessagesServer) -> None:
+def test_a_custom_price_file_determines_the_cost(harness: Terminal, server: MessagesServer) -> None:
     harness("doctor")
     price = "{input: 1, output: 0, cache_read: 0, cache_write: 0, cache_write_hour: 0}"
     (harness.home / "mine.yaml").write_text(
@@ -58,7 +58,7 @@ def test_prices_of_one_s_own_count(harness: Terminal, server: MessagesServer) ->
     harness("usage", HARNESS_PRICES="nowhere.yaml").refused("nowhere.yaml", "prices")
 
 
-def test_a_limit_is_set_shown_and_says_when_it_is_free_again(
+def test_an_exhausted_limit_refuses_the_turn_and_names_the_waiting_time(
     harness: Terminal, server: MessagesServer
 ) -> None:
     server.answers(says(text("One.")))
@@ -81,5 +81,5 @@ def test_a_limit_is_set_shown_and_says_when_it_is_free_again(
         ("--agent", "assistant", "--by", "user"),
     ],
 )
-def test_what_makes_no_sense_is_refused(harness: Terminal, arguments: tuple[str, ...]) -> None:
+def test_invalid_usage_options_are_refused(harness: Terminal, arguments: tuple[str, ...]) -> None:
     harness("usage", *arguments).refused()

@@ -1,3 +1,5 @@
+"""How failures become HTTP answers: the status, the message and the headers."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,7 @@ from workspaces.errors import (
 )
 
 
-def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
+def test_an_exhausted_limit_is_429_with_its_name_and_retry_after() -> None:
     told = "60 of 60 turns of a minute are begun"
     answer = refused(Exhausted("turnsPerMinute", told, maximum=60, left=0, free_in_s=0.4))
     assert answer.status_code == 429
@@ -27,7 +29,7 @@ def test_a_limit_that_is_used_up_says_which_and_when_to_come_again() -> None:
     assert "try again in 1 s" in error["message"]
 
 
-def test_who_is_at_work_is_said_without_the_id_of_a_process() -> None:
+def test_a_busy_workspace_names_its_holder_without_the_process_id() -> None:
     busy = WorkspaceBusy("the workspace", holder="helper", process=4711)
     assert "4711" in str(busy)
     error = json.loads(bytes(refused(busy).body))["error"]
@@ -56,7 +58,7 @@ def test_who_is_at_work_is_said_without_the_id_of_a_process() -> None:
         ),
     ],
 )
-def test_a_message_says_the_point_first_and_then_the_remedy(
+def test_an_error_message_states_the_problem_first_and_then_the_remedy(
     failure: Failure, status: int, message: str
 ) -> None:
     answer = refused(failure)

@@ -1,4 +1,4 @@
-"""Who is answered: every way of writing a Host or an Origin that is nearly ours."""
+"""Which Host and Origin headers the origin check accepts, and which near misses it refuses."""
 
 from __future__ import annotations
 
@@ -153,68 +153,68 @@ def refusal(*headers: tuple[str, str], **more: Any) -> HttpFailure | None:
 
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
-def test_a_name_of_this_server_is_answered(host: str) -> None:
+def test_a_host_header_that_names_this_server_is_accepted(host: str) -> None:
     assert refusal(("host", host)) is None
 
 
 @pytest.mark.parametrize("host", FOREIGN_HOSTS)
-def test_what_is_nearly_a_name_of_this_server_is_refused(host: str) -> None:
+def test_a_host_header_that_nearly_names_this_server_is_421(host: str) -> None:
     failure = refusal(("host", host))
     assert failure is not None
     assert (failure.status, failure.field) == (421, "Host")
 
 
 @pytest.mark.parametrize("origin", OWN_ORIGINS)
-def test_a_page_of_this_server_is_answered(origin: str) -> None:
+def test_an_origin_header_of_this_server_is_accepted(origin: str) -> None:
     assert refusal(("host", "localhost:8642"), ("origin", origin)) is None
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_a_page_of_another_origin_is_refused(origin: str) -> None:
+def test_an_origin_header_of_another_site_is_403(origin: str) -> None:
     failure = refusal(("host", "localhost:8642"), ("origin", origin))
     assert failure is not None
     assert (failure.status, failure.field) == (403, "Origin")
 
 
-def test_a_request_names_its_host_exactly_once() -> None:
+def test_a_request_without_exactly_one_host_header_is_400() -> None:
     for headers in ([], [("host", "localhost:8642"), ("host", "localhost:8642")]):
         failure = refusal(*headers)
         assert failure is not None
         assert failure.status == 400
 
 
-def test_two_origins_are_none() -> None:
+def test_two_origin_headers_are_403() -> None:
     own = ("origin", "http://localhost:8642")
     failure = refusal(("host", "localhost:8642"), own, own)
     assert failure is not None
     assert failure.status == 403
 
 
-def test_the_address_that_a_request_came_in_on_is_a_name_of_this_server() -> None:
+def test_the_local_address_of_the_connection_is_an_accepted_host() -> None:
     reached = ("192.0.2.7", 8642)
     assert refusal(("host", "192.0.2.7:8642"), server=reached) is None
     assert refusal(("host", "192.0.2.8:8642"), server=reached) is not None
     assert refusal(("host", "[2001:db8::7]:1"), server=("2001:db8:0::7", 1)) is None
 
 
-def test_the_port_is_the_one_that_a_request_came_in_on() -> None:
+def test_a_host_without_a_port_means_the_default_port_of_the_scheme() -> None:
     assert refusal(("host", "localhost"), server=("127.0.0.1", 80)) is None
     assert refusal(("host", "localhost"), server=("127.0.0.1", 443), scheme="https") is None
     assert refusal(("host", "localhost"), server=("127.0.0.1", 443)) is not None
 
 
-def test_what_is_bound_to_all_addresses_is_called_by_none_of_these_names() -> None:
+def test_a_wildcard_bind_address_is_not_an_accepted_host() -> None:
     for name, host in (("0.0.0.0", "0.0.0.0:8642"), ("::", "[::]:8642")):
         with pytest.raises(HttpFailure):
             OriginCheck(names=[name]).check(scope(("host", host)))
 
 
-def test_behind_a_unix_socket_only_the_public_names_count() -> None:
+def test_behind_a_unix_socket_only_the_public_url_is_an_accepted_host() -> None:
     assert refusal(("host", "localhost"), server=("/run/x.sock", None)) is not None
     assert refusal(("host", "memory.example.com"), server=("/run/x.sock", None)) is None
 
 
-def test_more_headers_than_anyone_needs_are_refused() -> None:
+def test_more_headers_than_the_maximum_are_431() -> None:
     many = [(f"x-{number}", "x") for number in range(HEADERS_MAX)]
     failure = refusal(("host", "localhost:8642"), *many)
     assert failure is not None
@@ -222,6 +222,6 @@ def test_more_headers_than_anyone_needs_are_refused() -> None:
 
 
 @pytest.mark.parametrize("url", ["memory.example.com", "ftp://x", "https://x/y", "https://", "x y"])
-def test_a_public_url_that_is_no_origin_is_refused(url: str) -> None:
+def test_a_public_url_that_is_not_an_origin_is_refused(url: str) -> None:
     with pytest.raises(Refused, match="public_url"):
         public_origin(url)

@@ -1,4 +1,4 @@
-"""Conditions of requests, judged as the standard says."""
+"""If-Match and If-None-Match: how they are parsed, and how a request is checked against a version."""
 
 from __future__ import annotations
 
@@ -93,37 +93,37 @@ def test_if_none_match_compares_weakly(
     ],
 )
 @pytest.mark.parametrize("name", ["if_match", "if_none_match"])
-def test_what_is_no_list_of_tags_is_refused_and_named(name: str, stated: str) -> None:
+def test_a_malformed_etag_list_is_refused_with_the_header_name(name: str, stated: str) -> None:
     with pytest.raises(Malformed) as caught:
         of(**{name: stated})
     assert caught.value.field == name.replace("_", "-").title()
 
 
-def test_a_header_that_comes_twice_is_one_list() -> None:
+def test_a_repeated_if_match_header_is_read_as_one_list() -> None:
     assert holds(of(if_match=[etag(TWO), etag(ONE)]), ONE)
 
 
-def test_both_conditions_must_hold() -> None:
+def test_if_match_and_if_none_match_must_both_hold() -> None:
     both = of(if_match="*", if_none_match=etag(ONE))
     assert holds(both, TWO)
     assert not holds(both, ONE)
     assert not holds(both, None)
 
 
-def test_without_a_condition_the_act_expects_anything() -> None:
+def test_a_request_without_a_precondition_writes_over_any_version() -> None:
     expected: list[Expectation] = []
     of().act(lambda: ONE, expected.append)
     assert expected == [ANY]
 
 
-def test_the_act_expects_exactly_what_was_judged() -> None:
+def test_the_write_expects_exactly_the_version_that_the_precondition_checked() -> None:
     expected: list[Expectation] = []
     of(if_match=f"{etag(ONE)}, {etag(TWO)}").act(lambda: TWO, expected.append)
     of(if_none_match="*").act(lambda: None, expected.append)
     assert expected == [TWO, ABSENT]
 
 
-def test_when_somebody_was_faster_the_condition_is_judged_anew() -> None:
+def test_after_a_conflicting_write_the_precondition_is_checked_again() -> None:
     seen: Iterator[Version | None] = iter([ONE, TWO])
     acts: list[Expectation] = []
 
@@ -137,7 +137,7 @@ def test_when_somebody_was_faster_the_condition_is_judged_anew() -> None:
     assert acts == [ONE, TWO]
 
 
-def test_a_condition_that_the_faster_one_has_broken_is_stale() -> None:
+def test_a_precondition_that_a_conflicting_write_broke_is_stale() -> None:
     seen: Iterator[Version | None] = iter([None, ONE, ONE])
 
     def act(expect: Expectation) -> None:
@@ -147,7 +147,7 @@ def test_a_condition_that_the_faster_one_has_broken_is_stale() -> None:
         of(if_none_match="*").act(lambda: next(seen), act)
 
 
-def test_a_name_that_another_file_nearly_has_is_no_stale_condition() -> None:
+def test_a_conflict_with_a_similar_file_name_is_not_a_stale_precondition() -> None:
     def act(expect: Expectation) -> None:
         raise AlreadyExists("file", "X")
 
@@ -155,7 +155,7 @@ def test_a_name_that_another_file_nearly_has_is_no_stale_condition() -> None:
         of(if_none_match="*").act(lambda: None, act)
 
 
-def test_a_file_that_never_stands_still_ends_the_trying() -> None:
+def test_a_file_that_changes_at_every_attempt_is_unavailable() -> None:
     def act(expect: Expectation) -> None:
         raise Conflict("file", "x", expected=ONE, actual=TWO)
 

@@ -1,4 +1,4 @@
-"""Records over HTTP: one shape for every family."""
+"""Records over HTTP: the routes that users, workspaces, sandboxes and agents share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fields_of(caller: Caller, family: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", ["users", "workspaces", "sandboxes", "agents"])
-def test_a_record_is_made_listed_shown_changed_and_deleted(site: Site, family: str) -> None:
+def test_a_record_is_created_listed_read_patched_and_deleted(site: Site, family: str) -> None:
     acme = site.account("acme")
     path = f"/accounts/me/{family}"
     answer = acme("POST", path, json=fields_of(acme, family))
@@ -41,7 +41,7 @@ def test_a_record_is_made_listed_shown_changed_and_deleted(site: Site, family: s
     assert record["id"] not in str(acme.get(path))
 
 
-def test_a_patch_is_a_merge_patch(site: Site) -> None:
+def test_patching_a_record_applies_a_json_merge_patch(site: Site) -> None:
     acme = site.account("acme")
     workspace = acme.workspace(description="old", config={"harness": {"enabled": False}})
     path = f"/accounts/me/workspaces/{workspace}"
@@ -114,7 +114,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("family", "fields", "field"), REFUSED)
-def test_what_breaks_a_rule_is_400_and_names_the_field(
+def test_an_invalid_record_field_is_400_with_its_name(
     site: Site, family: str, fields: Any, field: str
 ) -> None:
     error = site.account("acme").refused(400, "POST", f"/accounts/me/{family}", json=fields)
@@ -134,7 +134,7 @@ def test_what_breaks_a_rule_is_400_and_names_the_field(
         ([{"name": "x", "workspaceId": "W", "sandbox": "sb_none"}], "0.sandbox"),
     ],
 )
-def test_a_mount_that_cannot_be_is_400_and_named(
+def test_an_invalid_mount_is_400_with_its_field_name(
     site: Site, mounts: list[dict[str, str]], field: str
 ) -> None:
     acme = site.account("acme")
@@ -146,7 +146,7 @@ def test_a_mount_that_cannot_be_is_400_and_named(
     )
 
 
-def test_a_name_that_is_taken_is_409(site: Site) -> None:
+def test_a_record_name_already_in_use_is_409(site: Site) -> None:
     acme = site.account("acme")
     acme.workspace("w")
     assert acme.refused(409, "POST", "/accounts/me/workspaces", json={"name": "w"})["code"] == (
@@ -154,7 +154,7 @@ def test_a_name_that_is_taken_is_409(site: Site) -> None:
     )
 
 
-def test_what_is_mounted_is_deleted_only_by_force(site: Site) -> None:
+def test_a_mounted_workspace_is_deleted_only_with_force(site: Site) -> None:
     acme = site.account("acme")
     workspace = acme.workspace("w")
     mounts = {"workspaces": [{"name": "w", "workspaceId": workspace}]}
@@ -168,7 +168,7 @@ def test_what_is_mounted_is_deleted_only_by_force(site: Site) -> None:
     assert acme.get(f"/accounts/me/agents/{agent['id']}")["config"] == mounts
 
 
-def test_over_http_a_new_agent_has_no_sandbox_unless_it_says_so(site: Site) -> None:
+def test_an_agent_created_over_http_has_no_sandbox_by_default(site: Site) -> None:
     assert site.account("acme").post("/accounts/me/agents", {"name": "a"}).get("config", {}) == {}
 
 
@@ -195,7 +195,9 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("body", "status"), BODIES, ids=range(len(BODIES)))
-def test_no_body_is_more_than_a_refusal(site: Site, body: bytes, status: int) -> None:
+def test_a_malformed_or_oversized_body_gets_a_short_refusal(
+    site: Site, body: bytes, status: int
+) -> None:
     acme = site.account("acme")
     headers = {"Content-Type": "application/json"}
     error = acme.refused(status, "POST", "/accounts/me/workspaces", content=body, headers=headers)
@@ -203,9 +205,7 @@ def test_no_body_is_more_than_a_refusal(site: Site, body: bytes, status: int) ->
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999"])
-def test_a_number_that_is_not_finite_is_refused_where_anything_may_stand(
-    site: Site, number: str
-) -> None:
+def test_a_non_finite_number_is_refused_inside_free_form_json(site: Site, number: str) -> None:
     schema = f'{{"type": "object", "maximum": {number}}}'
     tool = f'{{"name": "t", "description": "d", "inputSchema": {schema}}}'
     body = f'{{"name": "a", "config": {{"tools": [{tool}]}}}}'
@@ -215,7 +215,7 @@ def test_a_number_that_is_not_finite_is_refused_where_anything_may_stand(
     assert error["message"] == f"body: holds {number}, which is not a finite number"
 
 
-def test_a_body_that_does_not_say_it_is_json_is_415(site: Site) -> None:
+def test_a_body_with_another_content_type_than_json_is_415(site: Site) -> None:
     acme = site.account("acme")
     for kind in (
         "text/plain",

@@ -1,4 +1,4 @@
-"""Events followed while they happen: the words on the wire, and going on where a reader stopped."""
+"""Server-sent events: the stream's format, resuming a stream, and slow or closing readers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of(name: str, told: list[Told]) -> list[Any]:
     return [one.data for one in told if one.name == name]
 
 
-def test_the_words_on_the_wire(acme: Caller, puppet: Puppet) -> None:
+def test_a_turns_stream_has_the_recorded_format(acme: Caller, puppet: Puppet) -> None:
     puppet.stops("I\nlook", READ)
     puppet.stops("Nothing – yet.")
     answer = acme("POST", TURNS, json=said("e1", stream=True))
@@ -70,7 +70,9 @@ def test_the_words_on_the_wire(acme: Caller, puppet: Puppet) -> None:
     assert masked(answer.text) == WIRE.read_text()
 
 
-def test_an_event_is_one_line_to_every_reader_of_lines(acme: Caller, puppet: Puppet) -> None:
+def test_line_separators_in_a_text_do_not_split_a_stream_message(
+    acme: Caller, puppet: Puppet
+) -> None:
     ends = "a\nb\rc\vd\fe\x1cf\x1dg\x1eh\x85i\u2028j\u2029k"
     puppet.stops(ends)
     answer = acme("POST", TURNS, json=said("e1", ends, stream=True))
@@ -80,7 +82,7 @@ def test_an_event_is_one_line_to_every_reader_of_lines(acme: Caller, puppet: Pup
     assert (steps[1].data["text"], steps[-1].data["reply"]) == (ends, ends)
 
 
-def test_every_word_is_in_the_page_for_authors_of_clients() -> None:
+def test_every_stream_message_name_is_documented() -> None:
     page = (Path(__file__).parents[4] / "docs" / "turns.md").read_text()
     table = page.partition("## A stream")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
@@ -103,14 +105,14 @@ TELLABLE: tuple[StreamItem, ...] = (
 )
 
 
-def test_every_word_that_can_be_told_is_among_those_that_are_documented() -> None:
+def test_every_stream_item_is_encoded_with_a_documented_name() -> None:
     assert {type(step) for step in TELLABLE} == set(get_args(StreamItem))
     told = [encode(step).decode() for step in TELLABLE]
     names = {line[7:] for text in told for line in text.splitlines() if line.startswith("event: ")}
     assert names | {"refused"} == set(NAMES)
 
 
-def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
+def test_text_is_streamed_while_the_model_produces_the_reply(acme: Caller, puppet: Puppet) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         assert next(told).name == "entry"
         for piece in ("One", " at", " a time"):
@@ -120,7 +122,7 @@ def test_text_comes_while_it_is_said(acme: Caller, puppet: Puppet) -> None:
         assert [one.name for one in told] == ["entry", "outcome"]
 
 
-def test_who_comes_back_reads_each_entry_once_and_the_answer_under_way_from_its_beginning(
+def test_a_resumed_stream_repeats_no_entry_and_restarts_the_running_reply(
     acme: Caller, puppet: Puppet
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
@@ -148,7 +150,7 @@ def test_who_comes_back_reads_each_entry_once_and_the_answer_under_way_from_its_
     assert [one.data["reply"] for one in whole[-1:]] == ["half an answer"]
 
 
-def test_an_event_that_waits_is_told_its_place_and_nothing_of_the_others(
+def test_the_stream_of_a_queued_event_shows_its_place_but_not_the_events_ahead(
     acme: Caller, puppet: Puppet
 ) -> None:
     acme.post(TURNS, said("e0"), 202)
@@ -169,14 +171,14 @@ def test_an_event_that_waits_is_told_its_place_and_nothing_of_the_others(
     assert [one["entry"] for one in of("entry", rest)] == [3, 4]
 
 
-def test_a_reader_who_goes_ends_nothing(acme: Caller, puppet: Puppet) -> None:
+def test_a_disconnected_stream_reader_does_not_end_the_turn(acme: Caller, puppet: Puppet) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         next(told)
     puppet.stops("all the same")
     assert settled(acme, "/v1/agents/helper/events/e1")["reply"] == "all the same"
 
 
-def test_a_server_that_ends_asks_its_readers_to_come_back(
+def test_a_stopping_server_asks_stream_readers_to_reconnect(
     spoken: Site, acme: Caller, puppet: Puppet
 ) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
@@ -185,7 +187,7 @@ def test_a_server_that_ends_asks_its_readers_to_come_back(
         assert list(told) == [Told("reconnect", {})]
 
 
-def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet) -> None:
+def test_a_stopping_server_does_not_wait_for_stream_readers(tmp_path: Path, puppet: Puppet) -> None:
     patience = ServerTimeouts(turns_s=0)
     with running(tmp_path / "real", model=puppet, patience=patience) as up, up.connected() as wire:
         body = json.dumps(said("e1", stream=True)).encode()
@@ -202,7 +204,7 @@ def test_a_server_told_to_end_waits_for_no_reader(tmp_path: Path, puppet: Puppet
     assert b"event: outcome" not in heard
 
 
-def test_a_silent_stream_gives_signs_of_life_and_one_that_tells_gives_none(
+def test_keep_alive_comments_are_sent_only_while_a_stream_is_silent(
     tmp_path: Path, puppet: Puppet
 ) -> None:
     body = json.dumps(said("e1", stream=True)).encode()
@@ -223,7 +225,9 @@ def test_a_silent_stream_gives_signs_of_life_and_one_that_tells_gives_none(
         assert (b": still there" in heard) == bool(signs)
 
 
-def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:
+def test_a_streamed_conversation_is_deletable_only_after_the_turn_ended(
+    acme: Caller, puppet: Puppet
+) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         conversation = acme.get("/v1/agents/helper/events/e1")["conversationId"]
         acme.refused(409, "DELETE", f"/v1/conversations/{conversation}")
@@ -234,7 +238,7 @@ def test_what_is_followed_may_be_deleted(acme: Caller, puppet: Puppet) -> None:
 
 
 @pytest.mark.parametrize("stated", ["x", "-1", "1.5", "1" * 13, "٣"])
-def test_only_the_number_of_an_entry_is_a_place_to_go_on_from(acme: Caller, stated: str) -> None:
+def test_a_last_event_id_that_is_not_an_entry_number_is_400(acme: Caller, stated: str) -> None:
     headers = {"Last-Event-ID": stated.encode()}
     error = acme.refused(400, "GET", STREAM, headers=cast(Any, headers))
     assert error["field"] == "Last-Event-ID"
@@ -244,7 +248,7 @@ def run(coroutine: Any) -> Any:
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
-def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> None:
+def test_a_slow_subscriber_loses_streamed_text_but_never_an_entry() -> None:
     async def listened() -> list[ChannelMessage]:
         audience, found = Broadcaster(), list[ChannelMessage]()
         with (
@@ -273,7 +277,7 @@ def test_a_reader_who_is_slow_loses_the_end_of_a_text_and_never_an_entry() -> No
     ]
 
 
-def test_texts_that_nobody_fetched_are_one_text_within_a_bound() -> None:
+def test_unread_streamed_texts_are_joined_up_to_a_limit() -> None:
     async def listened() -> list[ChannelMessage]:
         audience = Broadcaster()
         with (
@@ -291,7 +295,7 @@ def test_texts_that_nobody_fetched_are_one_text_within_a_bound() -> None:
     assert [one.content for one in found] == [TextArrived("ab" * 10 * MESSAGES_MAX), Stored()]
 
 
-def test_a_channel_is_kept_no_longer_than_it_is_used() -> None:
+def test_a_broadcast_channel_is_dropped_after_its_last_use() -> None:
     async def used() -> Broadcaster:
         audience = Broadcaster()
         with audience.subscribe(CONVERSATION), audience.channel(CONVERSATION):
@@ -303,7 +307,7 @@ def test_a_channel_is_kept_no_longer_than_it_is_used() -> None:
     assert not run(used())._channels
 
 
-def test_ten_megabytes_are_written_for_a_stream_without_a_look_at_each_character() -> None:
+def test_encoding_ten_megabytes_of_stream_text_does_not_stall_the_loop() -> None:
     begun = time.thread_time()
     written_ = encode(TextArrived("é\x85\u2028" + "ü" * 10_000_000))
     assert time.thread_time() - begun < STALL_S

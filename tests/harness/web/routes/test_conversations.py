@@ -1,4 +1,4 @@
-"""Conversations over HTTP: a page at a time, forked, reset, deleted, and calls that wait."""
+"""Conversations over HTTP: listing, entries, cancelling, forking, deleting, receipts and approvals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pages(acme: Caller, path: str, name: str, **query: Any) -> list[Any]:
         query["cursor"] = page["next"]
 
 
-def test_conversations_come_a_page_at_a_time_the_newest_first(acme: Caller, puppet: Puppet) -> None:
+def test_conversations_are_listed_in_pages_newest_first(acme: Caller, puppet: Puppet) -> None:
     acme.agent("other")
     for number in range(5):
         talked(acme, puppet, f"e{number}", f"c{number}")
@@ -45,7 +45,7 @@ def test_conversations_come_a_page_at_a_time_the_newest_first(acme: Caller, pupp
         acme.refused(400, "GET", LIST, params=query)
 
 
-def test_entries_come_a_page_at_a_time_by_their_numbers(acme: Caller, puppet: Puppet) -> None:
+def test_entries_are_listed_in_pages_by_their_numbers(acme: Caller, puppet: Puppet) -> None:
     for number in range(3):
         conversation = talked(acme, puppet, f"e{number}")
     path = f"/v1/conversations/{conversation}/entries"
@@ -58,7 +58,7 @@ def test_entries_come_a_page_at_a_time_by_their_numbers(acme: Caller, puppet: Pu
     assert acme.refused(400, "GET", path, params={"cursor": "x"})["field"] == "cursor"
 
 
-def test_a_conversation_says_where_it_stands(acme: Caller, puppet: Puppet) -> None:
+def test_a_conversation_shows_its_current_state(acme: Caller, puppet: Puppet) -> None:
     conversation = talked(acme, puppet, "e1")
     path = f"/v1/conversations/{conversation}"
     shown = acme.get(path)
@@ -80,7 +80,7 @@ def test_a_conversation_says_where_it_stands(acme: Caller, puppet: Puppet) -> No
     assert [one["first"] for one in acme.get(path)["sessions"]] == [1, 7]
 
 
-def test_a_turn_is_cancelled_and_what_waits_behind_it_stays(acme: Caller, puppet: Puppet) -> None:
+def test_cancelling_a_turn_keeps_the_queued_events(acme: Caller, puppet: Puppet) -> None:
     with followed(acme, "POST", TURNS, json=said("e1", stream=True)) as told:
         assert next(told).name == "entry"
         puppet.says("I was about to")
@@ -95,7 +95,9 @@ def test_a_turn_is_cancelled_and_what_waits_behind_it_stays(acme: Caller, puppet
     assert acme.post(path, None, 200) == {"cancelled": False}
 
 
-def test_a_fork_begins_with_what_was_said_so_far(acme: Caller, puppet: Puppet) -> None:
+def test_a_forked_conversation_begins_with_the_entries_of_the_original(
+    acme: Caller, puppet: Puppet
+) -> None:
     for number in range(2):
         conversation = talked(acme, puppet, f"e{number}")
     path = f"/v1/conversations/{conversation}/fork"
@@ -107,7 +109,7 @@ def test_a_fork_begins_with_what_was_said_so_far(acme: Caller, puppet: Puppet) -
     assert acme.refused(400, "POST", path, json={"key": "shared"})["field"] == "key"
 
 
-def test_what_is_deleted_is_gone_and_its_key_is_free(acme: Caller, puppet: Puppet) -> None:
+def test_deleting_a_conversation_frees_its_key(acme: Caller, puppet: Puppet) -> None:
     conversation = talked(acme, puppet, "e1")
     path = f"/v1/conversations/{conversation}"
     assert acme("DELETE", path).json() == {"deleted": True}
@@ -117,7 +119,7 @@ def test_what_is_deleted_is_gone_and_its_key_is_free(acme: Caller, puppet: Puppe
     assert talked(acme, puppet, "e1") != conversation
 
 
-def test_receipts_say_what_the_model_was_shown(acme: Caller, puppet: Puppet) -> None:
+def test_a_receipt_lists_the_parts_that_the_model_was_shown(acme: Caller, puppet: Puppet) -> None:
     conversation = talked(acme, puppet, "e1")
     path = f"/v1/conversations/{conversation}/receipts"
     (turn,) = acme.get(path)["turns"]
@@ -129,7 +131,7 @@ def test_receipts_say_what_the_model_was_shown(acme: Caller, puppet: Puppet) -> 
     acme.refused(404, "GET", path, params={"turn": "turn_x"})
 
 
-def test_a_turn_waits_for_its_client_and_goes_on_with_what_it_answers(
+def test_a_turn_waits_for_the_result_of_a_client_tool_and_continues(
     acme: Caller, puppet: Puppet
 ) -> None:
     puppet.stops("I ask.", ToolCall("toolu_1", "weather", {"city": "Ulm"}))
@@ -167,7 +169,9 @@ def test_a_turn_waits_for_its_client_and_goes_on_with_what_it_answers(
         assert done["turnId"] == last.data["turnId"]
 
 
-def test_a_call_is_allowed_or_denied_by_its_user_alone(acme: Caller, puppet: Puppet) -> None:
+def test_a_pending_call_is_approved_or_denied_only_by_its_user(
+    acme: Caller, puppet: Puppet
+) -> None:
     sandbox = acme.post("/accounts/me/sandboxes", {"name": "s", "config": {"permission": "ask"}})
     acme.agent("careful", sandbox=sandbox["id"])
     ada, bob = acme.user_key("ada"), acme.user_key("bob")

@@ -1,4 +1,4 @@
-"""Files over HTTP: bytes in, bytes out, and conditions that decide."""
+"""Files over HTTP: reading, writing, listing, and the preconditions of a write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def files(acme: Caller) -> str:
     return f"/v1/workspaces/{acme.workspace()}/files"
 
 
-def test_a_file_comes_back_to_the_byte_with_its_version(acme: Caller, files: str) -> None:
+def test_reading_a_file_returns_its_exact_bytes_and_version(acme: Caller, files: str) -> None:
     data = bytes(range(256)) * 100
     made = acme("PUT", f"{files}/notes/a.bin", content=data)
     assert made.status_code == 201
@@ -34,7 +34,7 @@ def test_a_file_comes_back_to_the_byte_with_its_version(acme: Caller, files: str
     assert read.headers["content-type"] == "application/octet-stream"
 
 
-def test_new_is_201_replaced_and_unchanged_are_200(acme: Caller, files: str) -> None:
+def test_creating_a_file_is_201_and_replacing_a_file_is_200(acme: Caller, files: str) -> None:
     path = f"{files}/a.md"
     assert acme("PUT", path, content=b"1").status_code == 201
     assert acme("PUT", path, content=b"2").status_code == 200
@@ -47,7 +47,7 @@ def test_new_is_201_replaced_and_unchanged_are_200(acme: Caller, files: str) -> 
     assert acme("PUT", f"{files}/empty.md", content=b"").status_code == 201
 
 
-def test_a_file_that_a_person_made_by_hand_is_not_new(site: Site, acme: Caller, files: str) -> None:
+def test_writing_over_a_manually_created_file_is_200(site: Site, acme: Caller, files: str) -> None:
     account = acme.get("/accounts/me")["id"]
     house = site.harness.house
     rooms = house.rooms(house.accounts.owner(house.accounts.get(account)))
@@ -55,7 +55,9 @@ def test_a_file_that_a_person_made_by_hand_is_not_new(site: Site, acme: Caller, 
     assert acme("PUT", f"{files}/hand.md", content=b"by api").status_code == 200
 
 
-def test_what_a_model_wrote_is_never_run_by_a_browser(acme: Caller, files: str) -> None:
+def test_file_responses_prevent_a_browser_from_running_their_content(
+    acme: Caller, files: str
+) -> None:
     page = b"<script>alert(1)</script>"
     for name in ("a.html", "a.svg", "a.js", "a.xml", "a"):
         acme("PUT", f"{files}/{name}", content=page)
@@ -68,7 +70,7 @@ def test_what_a_model_wrote_is_never_run_by_a_browser(acme: Caller, files: str) 
     assert acme("GET", f"{files}/a.md").headers["content-type"] == "text/markdown; charset=utf-8"
 
 
-def test_a_reader_who_has_the_version_gets_304(acme: Caller, files: str) -> None:
+def test_a_get_with_the_current_version_in_if_none_match_is_304(acme: Caller, files: str) -> None:
     path = f"{files}/a.md"
     tag = acme("PUT", path, content=b"1").headers["etag"]
     for stated in (tag, f"W/{tag}", f'"x", {tag}', "*"):
@@ -80,7 +82,7 @@ def test_a_reader_who_has_the_version_gets_304(acme: Caller, files: str) -> None
     assert acme.refused(412, "GET", path, headers={"If-Match": '"x"'})["field"] == "If-Match"
 
 
-def test_a_write_acts_only_on_the_version_it_has_seen(acme: Caller, files: str) -> None:
+def test_a_write_with_an_outdated_if_match_is_refused(acme: Caller, files: str) -> None:
     path = f"{files}/a.md"
     first = acme("PUT", path, content=b"1").headers["etag"]
     second = acme("PUT", path, content=b"2", headers={"If-Match": first}).headers["etag"]
@@ -92,7 +94,7 @@ def test_a_write_acts_only_on_the_version_it_has_seen(acme: Caller, files: str) 
     assert acme("DELETE", path, headers={"If-Match": second}).status_code == 200
 
 
-def test_a_file_that_is_missing_meets_no_if_match(acme: Caller, files: str) -> None:
+def test_if_match_on_a_missing_file_is_refused(acme: Caller, files: str) -> None:
     for stated in ("*", '"x"'):
         headers = {"If-Match": stated}
         acme.refused(412, "PUT", f"{files}/new.md", content=b"1", headers=headers)
@@ -102,7 +104,9 @@ def test_a_file_that_is_missing_meets_no_if_match(acme: Caller, files: str) -> N
     acme.refused(404, "GET", f"{files}/new.md")
 
 
-def test_if_none_match_of_anything_makes_and_never_replaces(acme: Caller, files: str) -> None:
+def test_if_none_match_star_creates_a_file_but_never_replaces_a_file(
+    acme: Caller, files: str
+) -> None:
     path, headers = f"{files}/a.md", {"If-None-Match": "*"}
     assert acme("PUT", path, content=b"1", headers=headers).status_code == 201
     assert acme.refused(412, "PUT", path, content=b"2", headers=headers)["field"] == "If-None-Match"
@@ -110,13 +114,15 @@ def test_if_none_match_of_anything_makes_and_never_replaces(acme: Caller, files:
 
 
 @pytest.mark.parametrize("stated", ["garbage", "'x'", "", '"x', '* , "x"'])
-def test_a_condition_that_is_none_is_400(acme: Caller, files: str, stated: str) -> None:
+def test_a_malformed_precondition_header_is_400(acme: Caller, files: str, stated: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
         error = acme.refused(400, method, f"{files}/MEMORY.md", headers={"If-Match": stated})
         assert error["field"] == "If-Match"
 
 
-def test_of_many_who_saw_the_same_version_exactly_one_writes(acme: Caller, files: str) -> None:
+def test_exactly_one_of_many_writes_with_the_same_if_match_succeeds(
+    acme: Caller, files: str
+) -> None:
     path = f"{files}/a.md"
     tag = acme("PUT", path, content=b"0").headers["etag"]
 
@@ -137,7 +143,7 @@ def test_a_file_over_the_quota_is_413(acme: Caller) -> None:
     acme.refused(413, "PUT", f"{files}/c.md", content=b"x")
 
 
-def test_the_listing_is_that_of_the_command_line(acme: Caller, files: str) -> None:
+def test_the_file_listing_equals_the_json_of_the_command_line(acme: Caller, files: str) -> None:
     acme("PUT", f"{files}/notes/a.md", content=b"1")
     listed = acme.get(files)
     names = ["MEMORY.md", "TASKS.md", "notes/README.md", "notes/a.md"]
@@ -147,7 +153,7 @@ def test_the_listing_is_that_of_the_command_line(acme: Caller, files: str) -> No
     assert acme.get(f"{files}?prefix=nothing") == []
 
 
-def test_files_and_listings_of_a_revision(acme: Caller, files: str) -> None:
+def test_files_and_listings_can_be_read_at_a_revision(acme: Caller, files: str) -> None:
     first = acme("PUT", f"{files}/a.md", content=b"1").json()["revision"]
     acme("PUT", f"{files}/a.md", content=b"2")
     acme("PUT", f"{files}/b.md", content=b"2")
@@ -158,7 +164,7 @@ def test_files_and_listings_of_a_revision(acme: Caller, files: str) -> None:
     acme.refused(404, "GET", f"{files}/b.md?revision={first}")
 
 
-def test_a_directory_is_no_file(acme: Caller, files: str) -> None:
+def test_a_directory_cannot_be_read_or_written_as_a_file(acme: Caller, files: str) -> None:
     acme("PUT", f"{files}/notes/a.md", content=b"1")
     for method in ("GET", "PUT", "DELETE"):
         assert acme(method, f"{files}/notes").status_code in {400, 404, 409}
@@ -177,7 +183,9 @@ def quoted(path: str) -> str:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_no_path_leads_out(site: Site, acme: Caller, files: str, method: str) -> None:
+def test_a_path_outside_the_workspace_is_refused(
+    site: Site, acme: Caller, files: str, method: str
+) -> None:
     outside = site.harness.settings.home.root.parent / "canary.md"
     outside.write_text("the canary sings")
     for path in PAYLOADS:
@@ -189,13 +197,13 @@ def test_no_path_leads_out(site: Site, acme: Caller, files: str, method: str) ->
     assert outside.read_text() == "the canary sings"
 
 
-def test_a_path_that_is_no_text_is_400(acme: Caller, files: str) -> None:
+def test_a_path_that_is_not_utf_8_is_400(acme: Caller, files: str) -> None:
     assert acme.refused(400, "PUT", f"{files}/%ff%fe.md", content=b"x")["field"] == "path"
     assert acme("PUT", f"{files}/gr%C3%BC%C3%9Fe.md", content=b"x").status_code == 201
     assert [f["path"] for f in acme.get(f"{files}?prefix=gr")] == ["grüße.md"]
 
 
-def test_a_problem_is_listed_even_if_its_name_is_no_text(site: Site, acme: Caller) -> None:
+def test_a_problem_with_a_name_that_is_not_utf_8_is_listed(site: Site, acme: Caller) -> None:
     account = acme.get("/accounts/me")["id"]
     workspace = acme.workspace("odd")
     house = site.harness.house
@@ -210,7 +218,7 @@ def test_a_problem_is_listed_even_if_its_name_is_no_text(site: Site, acme: Calle
     assert found["a:b"]["kind"] == "bad_name"
 
 
-def test_head_says_what_get_would_without_the_bytes(acme: Caller, files: str) -> None:
+def test_head_returns_the_headers_of_get_without_the_body(acme: Caller, files: str) -> None:
     acme("PUT", f"{files}/a.md", content=b"12345")
     head, get = acme("HEAD", f"{files}/a.md"), acme("GET", f"{files}/a.md")
     assert (head.status_code, head.content) == (200, b"")

@@ -1,4 +1,4 @@
-"""Alive, ready, and how the residents are."""
+"""Liveness, readiness, and the state of background tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Watching:
             self.ended.set()
 
 
-def test_residents_live_as_long_as_the_app_and_their_crashes_are_shown(tmp_path: Path) -> None:
+def test_background_tasks_live_as_long_as_the_app_and_show_their_crashes(tmp_path: Path) -> None:
     watching = Watching()
     with Site.open(tmp_path / "home", residents={"watcher": watching}) as site:
         assert watching.lives.wait(WAIT_S_MAX)
@@ -74,12 +74,12 @@ def unready(site: Site, part: str) -> dict[str, Any]:
     return told
 
 
-def test_an_app_that_cannot_reach_its_records_lives_and_is_not_ready(site: Site) -> None:
+def test_an_app_without_its_record_store_is_alive_but_not_ready(site: Site) -> None:
     site.harness.house.records.close()
     assert unready(site, "records")["records"] == "unavailable"
 
 
-def test_a_home_on_a_full_disk_is_not_ready_until_there_is_room(tiny_disk: Path) -> None:
+def test_a_home_on_a_full_disk_is_not_ready_until_space_is_free(tiny_disk: Path) -> None:
     clock = ManualClock()
     with Site.open(tiny_disk / "home", clock=clock) as site:
         assert site.nobody.get("/readyz") == READY
@@ -95,7 +95,7 @@ def test_a_home_on_a_full_disk_is_not_ready_until_there_is_room(tiny_disk: Path)
         assert not (site.harness.settings.home.root / "staging" / "ready").exists()
 
 
-def test_a_home_whose_s3_is_gone_is_not_ready(
+def test_a_home_with_an_unreachable_s3_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, clock = tmp_path / "home", ManualClock()
@@ -115,7 +115,7 @@ def test_a_home_whose_s3_is_gone_is_not_ready(
             assert address in site.lines.getvalue()
 
 
-def test_however_many_ask_a_part_is_looked_at_once_and_again_after_a_while() -> None:
+def test_concurrent_readiness_requests_share_one_check_that_expires() -> None:
     clock, looks = ManualClock(), list[int]()
     readiness = Readiness(
         [ReadinessCheck("disk", lambda: looks.append(1), "it is full", "empty it")], clock
@@ -130,7 +130,7 @@ def test_however_many_ask_a_part_is_looked_at_once_and_again_after_a_while() -> 
     asyncio.run(ask())
 
 
-def test_a_part_that_hangs_is_told_in_time_and_looked_at_by_one_thread() -> None:
+def test_a_hanging_readiness_check_is_reported_in_time_and_uses_one_thread() -> None:
     goes_on, looks = threading.Event(), list[int]()
 
     def hang() -> None:

@@ -1,4 +1,4 @@
-"""Histories over HTTP: the same JSON as `--json`, from which a line leads to who wrote it."""
+"""History over HTTP: log, diff, blame, restore and revert, with the same JSON as the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written(acme: Caller, place: str, path: str, data: str) -> str:
     return acme("PUT", f"{place}/files/{path}", content=data.encode()).json()["revision"]
 
 
-def test_the_log_says_what_changed_newest_first(acme: Caller, place: str) -> None:
+def test_the_log_lists_revisions_newest_first_with_their_changes(acme: Caller, place: str) -> None:
     first = written(acme, place, "a.md", "one\n")
     second = written(acme, place, "a.md", "one\ntwo\n")
     log = acme.get(f"{place}/log?path=a.md")
@@ -39,7 +39,7 @@ def test_the_log_says_what_changed_newest_first(acme: Caller, place: str) -> Non
     assert entry["files"][0]["patch"].endswith("+two\n")
 
 
-def test_a_user_is_the_author_of_what_is_written_for_it(acme: Caller, place: str) -> None:
+def test_a_write_on_behalf_of_a_user_has_that_user_as_author(acme: Caller, place: str) -> None:
     ada = acme.as_user("ada@example.com")
     ada("PUT", f"{place}/files/a.md", content=b"one\n")
     (entry,) = acme.get(f"{place}/log?path=a.md")
@@ -48,7 +48,7 @@ def test_a_user_is_the_author_of_what_is_written_for_it(acme: Caller, place: str
     assert (line["author"], line["text"], line["line_number"]) == ("ada@example.com", "one", 1)
 
 
-def test_a_difference_is_between_two_revisions_or_the_last_one(acme: Caller, place: str) -> None:
+def test_a_diff_compares_two_revisions_or_shows_the_last_change(acme: Caller, place: str) -> None:
     first = written(acme, place, "a.md", "likes tea\n")
     second = written(acme, place, "a.md", "likes coffee\n")
     last = acme.get(f"{place}/diff?path=a.md&words=true")
@@ -59,7 +59,7 @@ def test_a_difference_is_between_two_revisions_or_the_last_one(acme: Caller, pla
     assert acme.refused(400, "GET", f"{place}/diff?words=yes")["field"] == "words"
 
 
-def test_restore_and_revert_are_new_revisions(acme: Caller, place: str) -> None:
+def test_restore_and_revert_create_new_revisions(acme: Caller, place: str) -> None:
     first = written(acme, place, "a.md", "one\n")
     second = written(acme, place, "a.md", "two\n")
     body = {"path": "a.md", "revision": first}
@@ -77,9 +77,7 @@ def test_restore_and_revert_are_new_revisions(acme: Caller, place: str) -> None:
     assert acme.refused(400, "POST", f"{place}/revert", json=again)["field"] == "path"
 
 
-def test_what_was_edited_by_hand_is_part_of_every_answer(
-    site: Site, acme: Caller, place: str
-) -> None:
+def test_the_log_and_blame_include_manual_edits(site: Site, acme: Caller, place: str) -> None:
     house = site.harness.house
     account = house.accounts.get(acme.get("/accounts/me")["id"])
     root = house.rooms(house.accounts.owner(account)).workspaces.get("w").root
@@ -108,20 +106,20 @@ def test_what_was_edited_by_hand_is_part_of_every_answer(
         ("POST", "revert", {"revision": "head", "force": True}, "force"),
     ],
 )
-def test_what_breaks_a_rule_is_400_and_names_the_field(
+def test_an_invalid_history_parameter_is_400_with_its_name(
     acme: Caller, place: str, method: str, path: str, body: Any, field: str
 ) -> None:
     more = {"json": body} if body is not None else {}
     assert acme.refused(400, method, f"{place}/{path}", **more)["field"] == field
 
 
-def test_what_is_not_there_is_404(acme: Caller, place: str) -> None:
+def test_a_missing_revision_or_file_is_404(acme: Caller, place: str) -> None:
     acme.refused(404, "GET", f"{place}/blame?path=nothing.md")
     acme.refused(404, "POST", f"{place}/revert", json={"revision": "0" * 40})
     acme.refused(404, "GET", f"{place}/diff?from={'0' * 40}")
 
 
-def test_the_answers_are_those_of_the_command_line(site: Site) -> None:
+def test_history_responses_equal_the_json_of_the_command_line(site: Site) -> None:
     """Of the home's own account, which both faces see."""
     home = site.harness.settings.home.root
     rooms = site.harness.rooms

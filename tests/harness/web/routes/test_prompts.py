@@ -10,7 +10,7 @@ from tests.harness.web.site import Site
 from tests.harness.web.turning import taken
 
 
-def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -> None:
+def test_a_prompt_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -> None:
     acme = site.account("acme")
     place = acme.post("/accounts/me/workspaces", {"name": "w"})["id"]
     acme.file(place, "MEMORY.md", b"- the door is blue\n")
@@ -28,7 +28,7 @@ def test_a_preview_shows_memory_and_the_message_and_stores_nothing(site: Site) -
     acme.refused(400, "POST", path, json={"massage": "x"})
 
 
-def test_a_preview_says_that_the_turn_would_summarise_first(site: Site) -> None:
+def test_a_prompt_preview_announces_a_compaction_before_the_turn(site: Site) -> None:
     acme = site.account("acme")
     agent = acme.agent(session={"compaction": {"enabled": True, "maxContextLength": 3_000}})
     path = f"/v1/agents/{agent}/prompt-preview"
@@ -43,7 +43,9 @@ WEATHER = {"name": "weather", "description": "Says it.", "inputSchema": {"type":
 
 
 @pytest.mark.parametrize("asked", [None, {}, {"archival_mode": "tool_only"}, {"archival_limit": 3}])
-def test_a_preview_is_of_the_turn_that_would_ask_for_the_same(site: Site, asked: Any) -> None:
+def test_a_prompt_preview_predicts_the_snapshot_of_a_turn_with_the_same_memory_policy(
+    site: Site, asked: Any
+) -> None:
     """What is asked by default is as good as nothing; another policy is another snapshot."""
     acme = site.account("acme")
     agent = acme.agent(tools=[WEATHER])

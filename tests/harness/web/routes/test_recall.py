@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harness.web.site import Site
 
 
-def test_a_line_is_found_with_where_it_stands_and_what_speaks_for_it(site: Site) -> None:
+def test_recall_returns_a_line_with_its_location_and_provenance(site: Site) -> None:
     acme = site.account("acme")
     place = acme.post("/accounts/me/workspaces", {"name": "w"})["id"]
     acme.file(place, "notes/deploy.md", b"- the deploy day is Thursday\n- tea is green\n")

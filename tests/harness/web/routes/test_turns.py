@@ -1,4 +1,4 @@
-"""Events over HTTP: accepted durably, answered once, refused with a reason."""
+"""Events over HTTP: accepting, queueing, deduplicating and refusing them, and their outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from workspaces.ids import ConversationId, TurnId
 TURNS = "/v1/agents/helper/turns"
 
 
-def test_an_event_is_accepted_and_its_outcome_is_asked_for(acme: Caller, puppet: Puppet) -> None:
+def test_a_posted_event_is_202_and_its_status_url_returns_the_outcome(
+    acme: Caller, puppet: Puppet
+) -> None:
     answer = acme("POST", TURNS, json=said("e/1 ü"))
     assert answer.status_code == 202
     accepted = answer.json()
@@ -49,7 +51,7 @@ def test_an_event_is_accepted_and_its_outcome_is_asked_for(acme: Caller, puppet:
     }
 
 
-def test_the_same_event_again_is_the_same_answer_and_another_body_is_refused(
+def test_a_repeated_event_returns_the_same_outcome_and_a_changed_body_is_409(
     acme: Caller, puppet: Puppet
 ) -> None:
     accepted = acme.post(TURNS, said("e1"), 202)
@@ -65,7 +67,7 @@ def test_the_same_event_again_is_the_same_answer_and_another_body_is_refused(
     assert puppet.asked.empty()
 
 
-def test_a_busy_conversation_is_refused_when_it_is_so_asked_and_else_waited_for(
+def test_an_event_for_a_busy_conversation_is_queued_or_rejected_on_request(
     acme: Caller, puppet: Puppet
 ) -> None:
     acme.post(TURNS, said("e1"), 202)
@@ -84,7 +86,7 @@ def test_a_busy_conversation_is_refused_when_it_is_so_asked_and_else_waited_for(
     assert settled(acme, queued["statusUrl"])["reply"] == "three"
 
 
-def test_a_full_line_is_too_many(acme: Caller, puppet: Puppet) -> None:
+def test_an_event_for_a_full_event_queue_is_429(acme: Caller, puppet: Puppet) -> None:
     acme.post(TURNS, said("e"), 202)
     puppet.is_asked()
     for number in range(WAITING_MAX):
@@ -98,7 +100,7 @@ def test_a_full_line_is_too_many(acme: Caller, puppet: Puppet) -> None:
     assert last["reply"] == "so"
 
 
-def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
+def test_an_exhausted_turn_limit_is_429_but_finished_events_stay_readable(
     acme: Caller, puppet: Puppet
 ) -> None:
     limits = {"config": {"limits": {"turnsPerMinute": 1}}}
@@ -116,7 +118,7 @@ def test_an_exhausted_allowance_is_said_at_once_and_hides_no_answer(
     assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
-def test_an_account_is_deleted_when_none_of_its_turns_runs(acme: Caller, puppet: Puppet) -> None:
+def test_an_account_with_a_running_turn_cannot_be_deleted(acme: Caller, puppet: Puppet) -> None:
     accepted = acme.post(TURNS, said("e1"), 202)
     puppet.is_asked()
     assert acme.refused(409, "DELETE", "/accounts/me")["code"] == "busy"
@@ -126,7 +128,7 @@ def test_an_account_is_deleted_when_none_of_its_turns_runs(acme: Caller, puppet:
     acme.refused(401, "GET", "/accounts/me")
 
 
-def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
+def test_a_queued_event_does_not_count_towards_the_running_turns_limit(
     acme: Caller, puppet: Puppet
 ) -> None:
     limits = {"config": {"limits": {"runningTurns": 1}}}
@@ -142,7 +144,7 @@ def test_what_waits_behind_its_own_turn_is_no_second_one_at_once(
     assert settled(acme, queued["statusUrl"])["reply"] == "two"
 
 
-def test_a_user_key_runs_turns_and_sees_its_own_alone(acme: Caller, puppet: Puppet) -> None:
+def test_a_user_key_runs_turns_and_sees_only_its_own_events(acme: Caller, puppet: Puppet) -> None:
     ada, bob = acme.user_key("ada"), acme.user_key("bob")
     puppet.stops("for ada")
     done = taken(ada, "helper", "e1")
@@ -170,7 +172,7 @@ def test_a_user_key_runs_turns_and_sees_its_own_alone(acme: Caller, puppet: Pupp
     ],
     ids=["of the turn", "among its events", "for good"],
 )
-def test_instructions_are_not_a_users_to_give(
+def test_a_user_key_cannot_give_system_instructions(
     acme: Caller, puppet: Puppet, stated: dict[str, Any]
 ) -> None:
     ada = acme.user_key("ada")
@@ -182,7 +184,7 @@ def test_instructions_are_not_a_users_to_give(
     assert settled(acme, accepted["statusUrl"])["reply"] == "for the platform"
 
 
-def test_everything_that_an_outcome_can_tell_is_in_its_schema() -> None:
+def test_every_field_of_an_event_status_is_in_the_schema() -> None:
     call = PendingCall(ToolCall("t1", "weather", {}), RequiredAnswer("t1", "result"))
     outcome = Outcome(
         "waiting",
@@ -228,7 +230,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_nonsense_is_refused_with_its_place(acme: Caller, name: str) -> None:
+def test_an_invalid_turn_field_is_400_with_its_path(acme: Caller, name: str) -> None:
     stated, field = BAD[name]
     error = acme.refused(400, "POST", TURNS, json={**said("e1"), **stated})
     assert error["code"] == "invalid"
@@ -237,7 +239,9 @@ def test_nonsense_is_refused_with_its_place(acme: Caller, name: str) -> None:
     acme.refused(404, "GET", "/v1/agents/helper/events/e1")
 
 
-def test_ten_megabytes_are_a_message_and_more_are_too_large(acme: Caller, puppet: Puppet) -> None:
+def test_a_message_of_ten_megabytes_is_accepted_and_a_larger_body_is_413(
+    acme: Caller, puppet: Puppet
+) -> None:
     puppet.stops("that was long")
     assert taken(acme, "helper", "e1", "x" * 10_000_000)["reply"] == "that was long"
     assert len(puppet.is_asked()) >= 10_000_000
@@ -246,7 +250,7 @@ def test_ten_megabytes_are_a_message_and_more_are_too_large(acme: Caller, puppet
 
 
 @pytest.mark.parametrize("kind", sorted(set(get_args(FailureKind)) - set(TOO_LONG)))
-def test_every_failure_of_a_model_is_an_outcome_and_the_conversation_goes_on(
+def test_every_model_failure_becomes_an_outcome_and_the_next_event_is_answered(
     acme: Caller, puppet: Puppet, kind: FailureKind
 ) -> None:
     puppet.says(ModelFailure(kind, "it does not answer", "look at it"))
@@ -262,7 +266,9 @@ def test_every_failure_of_a_model_is_an_outcome_and_the_conversation_goes_on(
     assert taken(acme, "helper", "e2")["reply"] == "now it does"
 
 
-def test_what_fails_before_anything_happened_is_given_back(acme: Caller, puppet: Puppet) -> None:
+def test_an_event_refused_before_its_turn_began_can_be_posted_again(
+    acme: Caller, puppet: Puppet
+) -> None:
     acme.post(TURNS, said("e1"), 202)
     puppet.is_asked()
     waiting = acme.post(TURNS, said("e2"), 202)
@@ -279,7 +285,7 @@ def test_what_fails_before_anything_happened_is_given_back(acme: Caller, puppet:
     assert taken(acme, "helper", "e2")["reply"] == "two"
 
 
-def test_a_turn_that_a_server_leaves_is_gone_on_with_by_the_next(tmp_path: Path) -> None:
+def test_a_turn_interrupted_by_shutdown_is_continued_by_the_next_server(tmp_path: Path) -> None:
     home, first, second = tmp_path / "other", Puppet(), Puppet()
     with Site.open(home, model=first, patience=ServerTimeouts(turns_s=0)) as site:
         acme = site.account("acme")

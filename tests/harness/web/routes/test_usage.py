@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.harness.web.site import Site
 
 
-def test_usage_is_the_accounts_own(site: Site) -> None:
+def test_the_usage_report_of_a_new_account_is_empty(site: Site) -> None:
     acme = site.account("acme")
     report = acme("GET", "/v1/usage?by=agent").json()
     assert (report["by"], report["rows"]) == ("agent", [])

@@ -1,4 +1,4 @@
-"""What a reader stumbles over is counted, and only goes down."""
+"""Conventions of the source that keep reading easy: names, docstrings, sizes and the decision index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_A_VERB = re.compile(
 )
 
 
-def test_a_type_name_has_one_meaning() -> None:
+def test_a_public_type_name_is_defined_only_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for file, tree in _modules():
         for name in _public_types(tree):
@@ -35,7 +35,7 @@ def test_a_type_name_has_one_meaning() -> None:
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
-def test_a_functions_docstring_begins_with_a_verb() -> None:
+def test_a_function_docstring_begins_with_a_verb() -> None:
     found = [
         f"{file}:{node.lineno}: {text.splitlines()[0]}"
         for file, tree in _modules()
@@ -47,7 +47,7 @@ def test_a_functions_docstring_begins_with_a_verb() -> None:
     assert len(found) <= SUBJECTLESS_MAX, "\n".join(found)
 
 
-def test_a_call_with_many_arguments_names_them() -> None:
+def test_a_call_with_many_arguments_uses_keywords() -> None:
     found = [
         f"{file}:{node.lineno}"
         for file, tree in _modules()
@@ -58,7 +58,7 @@ def test_a_call_with_many_arguments_names_them() -> None:
     assert found == []
 
 
-def test_no_folder_is_crowded_and_no_file_is_long() -> None:
+def test_folders_and_source_files_stay_under_their_size_limits() -> None:
     folders: dict[str, int] = defaultdict(int)
     long: list[str] = []
     for file, _ in _modules():
@@ -69,7 +69,7 @@ def test_no_folder_is_crowded_and_no_file_is_long() -> None:
     assert long == []
 
 
-def test_the_glossary_and_the_readme_stay_short() -> None:
+def test_the_glossary_and_the_readme_stay_under_their_length_limits() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     glossary = text.split("## Glossary")[1].split("\n## ")[0]
     rows = [line for line in glossary.splitlines() if line.startswith("| ")]
@@ -77,7 +77,7 @@ def test_the_glossary_and_the_readme_stay_short() -> None:
     assert len((ROOT / "README.md").read_text()) <= README_CHARACTERS_MAX
 
 
-def test_decisions_are_all_listed() -> None:
+def test_every_decision_record_is_listed_in_the_decision_index() -> None:
     folder = ROOT / "docs/decisions"
     listed = set(re.findall(r"\]\((\d{4}-[^)]+\.md)\)", (folder / "README.md").read_text()))
     assert {file.name for file in folder.glob("[0-9]*.md")} == listed

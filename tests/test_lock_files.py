@@ -1,4 +1,4 @@
-"""What is installed is written down, file by file."""
+"""The requirements lock files: complete, consistent, and without a registry's address."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_asked_for(asked: list[str], locked: dict[str, tuple[str, frozenset[st
         assert requirement.specifier.contains(version), f"{requirement}: run `make lock`"
 
 
-def test_what_the_project_asks_for_is_in_the_locks() -> None:
+def test_every_dependency_of_the_project_is_in_the_lock_files() -> None:
     built_with = PROJECT["dependency-groups"]["build"]
     assert_asked_for(PROJECT["project"]["dependencies"], RUNTIME)
     assert_asked_for(built_with, RUNTIME)
@@ -44,10 +44,10 @@ def test_what_the_project_asks_for_is_in_the_locks() -> None:
     assert_asked_for(PROJECT["project"]["optional-dependencies"]["dev"], ALL)
 
 
-def test_tests_run_with_the_same_files_as_the_runtime() -> None:
+def test_the_development_lock_contains_the_runtime_lock() -> None:
     assert RUNTIME.items() <= ALL.items()
 
 
-def test_a_lock_names_no_registry() -> None:
+def test_a_lock_file_names_no_registry() -> None:
     for name in ("requirements.lock", "requirements-dev.lock"):
         assert "://" not in (ROOT / name).read_text()

@@ -1,4 +1,4 @@
-"""Several servers on one home, killed while they work: every event is answered once, by whoever lives."""
+"""Several servers on one home, killed while they work: each event is answered once by a surviving server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assert_answered_once(home: Home, count: int, conversations: int) -> None:
     assert memory.count(" is odd") >= count * 0.8, "what was killed was not gone on with"
 
 
-def test_what_a_killed_server_has_accepted_another_one_answers(home: Home) -> None:
+def test_an_event_accepted_by_a_killed_server_is_answered_by_another_server(home: Home) -> None:
     count, conversations = 12, 4
     with home.served() as first, home.served() as second:
         for number in range(count):
@@ -64,7 +64,7 @@ def test_what_a_killed_server_has_accepted_another_one_answers(home: Home) -> No
     assert_answered_once(home, count, conversations)
 
 
-def test_two_servers_share_a_conversation_and_keep_its_order(home: Home) -> None:
+def test_two_servers_answer_the_events_of_a_conversation_in_order(home: Home) -> None:
     count = 12
     with home.served() as first, home.served() as second:
         for number in range(count):
@@ -141,7 +141,7 @@ def patiently(killed: Killed, ask: Callable[[Server], Any]) -> Any:
         time.sleep(0.01)
 
 
-def test_every_event_is_answered_once_though_the_server_is_killed_again_and_again(
+def test_every_event_is_answered_once_despite_repeated_server_kills(
     home: Home,
 ) -> None:
     seed = int(os.environ.get("SEED", "0")) or random.randrange(2**32)
@@ -168,7 +168,7 @@ def test_every_event_is_answered_once_though_the_server_is_killed_again_and_agai
     assert_answered_once(home, number, conversations)
 
 
-def test_a_stream_is_taken_up_at_another_server_when_its_own_was_killed(tmp_path: Path) -> None:
+def test_a_stream_of_a_killed_server_is_resumed_at_another_server(tmp_path: Path) -> None:
     with serving() as provider:
         provider.answers(
             says(text("Let me look."), tool_use("toolu_1", "read", '{"path": "MEMORY.md"}')),

@@ -1,4 +1,4 @@
-"""Every entry × every payload: no path leads out, and none ends in a bug.
+"""Every way in which a path enters, with every hostile path: none leaves the workspace or ends in a bug.
 
 An *entry* is a way by which a path comes in. One line in ENTRIES makes a new one join.
 """
@@ -191,12 +191,14 @@ def sent(place: Place) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def test_there_are_enough_payloads() -> None:
+def test_at_least_190_hostile_paths_are_tried() -> None:
     assert len(PAYLOADS) >= 190
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
-def test_no_path_leads_out_and_none_ends_in_a_bug(place: Place, entry: Entry) -> None:
+def test_a_hostile_path_never_leaves_the_workspace_or_raises_a_bug(
+    place: Place, entry: Entry
+) -> None:
     before = around(place)
     found: list[str] = []
     for name, text in sent(place):
@@ -216,7 +218,7 @@ def test_no_path_leads_out_and_none_ends_in_a_bug(place: Place, entry: Entry) ->
 
 
 @pytest.mark.parametrize("command", ["cat", "write", "path", "log"])
-def test_an_option_in_the_place_of_a_path_is_wrong_usage_or_an_option(
+def test_a_path_argument_that_looks_like_an_option_reads_nothing_outside(
     place: Place, command: str
 ) -> None:
     """Without `--`: never a path outside, never a bug."""
@@ -248,7 +250,7 @@ SAMPLE = (
 
 
 @pytest.mark.parametrize(("command", "every"), [("cat", 1), ("write", 3), ("path", 3), ("log", 3)])
-def test_a_program_that_is_given_such_a_path_refuses_it_in_a_sentence(
+def test_the_command_refuses_a_hostile_path_with_an_error_message(
     place: Place, command: str, every: int
 ) -> None:
     """One process a path is slow: a sample, of the bytes that really arrive as arguments."""

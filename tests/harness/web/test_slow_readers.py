@@ -1,4 +1,4 @@
-"""When a caller who takes its time is given up, without waiting for it."""
+"""The timeout for clients that read slowly, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def connected() -> tuple[TimeoutProtocol, Hands, Line]:
     return protocol, hands, line
 
 
-def test_a_caller_who_reads_slowly_is_waited_for_as_long_as_it_reads() -> None:
+def test_a_slow_reader_stays_connected_while_reading_at_the_minimum_rate() -> None:
     protocol, hands, line = connected()
     taken = int(READER_S * BYTES_PER_S_MIN)
     line.unread = 10 * taken
@@ -86,7 +86,7 @@ def test_a_caller_who_reads_slowly_is_waited_for_as_long_as_it_reads() -> None:
     assert line.is_aborted
 
 
-def test_a_caller_who_has_read_all_is_given_its_time_anew() -> None:
+def test_a_reader_that_catches_up_gets_a_new_timeout() -> None:
     protocol, hands, line = connected()
     for _ in range(3):
         line.unread = 100_000

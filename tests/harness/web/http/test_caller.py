@@ -1,4 +1,4 @@
-"""Who gets in, as whom, and what a key may do."""
+"""Authentication over HTTP: keys, cookies, start tokens, and what each caller may do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from workspaces.accounts.account import Principal
         {"Cookie": 'harness="'},
     ],
 )
-def test_without_a_good_key_everything_is_401(site: Site, headers: dict[str, str]) -> None:
+def test_a_request_without_a_valid_key_is_401(site: Site, headers: dict[str, str]) -> None:
     raw = {name: value.encode("latin-1") for name, value in headers.items()}
     for method, path in (
         ("GET", "/accounts/me"),
@@ -47,7 +47,7 @@ def test_without_a_good_key_everything_is_401(site: Site, headers: dict[str, str
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_only_the_admin_key_makes_accounts(site: Site) -> None:
+def test_only_the_admin_key_creates_accounts(site: Site) -> None:
     acme = site.account("acme")
     acme.refused(401, "POST", "/accounts", json={"name": "other"})
     site.admin.refused(401, "GET", "/accounts/me")
@@ -55,7 +55,7 @@ def test_only_the_admin_key_makes_accounts(site: Site) -> None:
     assert site.admin.refused(400, "POST", "/accounts", json={"ownerId": "x"})["field"] == "ownerId"
 
 
-def test_a_key_is_shown_once(site: Site) -> None:
+def test_the_secret_of_a_key_is_shown_only_at_its_creation(site: Site) -> None:
     acme = site.account("acme")
     made = acme.post("/accounts/me/keys", {"label": "second"})
     assert made["key"].startswith("wh_")
@@ -66,7 +66,7 @@ def test_a_key_is_shown_once(site: Site) -> None:
     assert "key" not in {name for key in listed for name in key}
 
 
-def test_a_key_that_was_revoked_is_none(site: Site) -> None:
+def test_a_revoked_key_is_401(site: Site) -> None:
     acme = site.account("acme")
     made = acme.post("/accounts/me/keys", {})
     second = Caller(site.client, made["key"])
@@ -76,7 +76,7 @@ def test_a_key_that_was_revoked_is_none(site: Site) -> None:
     acme.refused(404, "DELETE", f"/accounts/me/keys/{made['id']}")
 
 
-def test_a_key_is_replaced_by_itself(site: Site) -> None:
+def test_rotating_a_key_invalidates_the_old_secret_and_keeps_the_id(site: Site) -> None:
     acme = site.account("acme")
     made = acme.post("/accounts/me/rotate-key", {})
     acme.refused(401, "GET", "/accounts/me")
@@ -84,7 +84,7 @@ def test_a_key_is_replaced_by_itself(site: Site) -> None:
     assert [key["id"] for key in again.get("/accounts/me/keys")["keys"]] == [made["id"]]
 
 
-def test_a_start_token_is_no_key_to_be_replaced(site: Site) -> None:
+def test_a_start_token_cannot_be_rotated(site: Site) -> None:
     with start_token(site.harness.settings.home) as token:
         owner = Caller(site.client, token)
         assert owner.get("/accounts/me")["name"] == "default"
@@ -92,7 +92,7 @@ def test_a_start_token_is_no_key_to_be_replaced(site: Site) -> None:
     owner.refused(401, "GET", "/accounts/me")
 
 
-def test_to_a_user_key_there_is_no_user_but_its_own(site: Site) -> None:
+def test_a_user_key_sees_only_its_own_user(site: Site) -> None:
     acme = site.account("acme")
     bob = acme.post("/accounts/me/users", {"name": "Bob", "externalId": "bob@example.com"})
     ada = acme.user_key("ada")
@@ -147,13 +147,13 @@ def test_an_account_key_acts_as_the_user_it_names(site: Site) -> None:
     acme.user_key("eve").as_user("ada@example.com").refused(403, "GET", "/accounts/me")
 
 
-def test_a_platforms_id_is_text_of_any_script(site: Site) -> None:
+def test_an_external_user_id_may_contain_non_ascii_text(site: Site) -> None:
     acme = site.account("acme")
     acme("GET", "/accounts/me", headers={"X-Harness-User": "Zoë".encode()})
     assert "Zoë" in {user["name"] for user in acme.get("/accounts/me/users")["users"]}
 
 
-def test_a_deleted_account_is_known_by_none_of_its_keys(site: Site) -> None:
+def test_every_key_of_a_deleted_account_is_401(site: Site) -> None:
     acme = site.account("acme")
     ada = acme.user_key("ada")
     workspace = acme.workspace()
@@ -173,7 +173,7 @@ def signed_in(site: Site, token: str) -> TestClient:
     return browser
 
 
-def test_the_address_that_up_prints_becomes_a_cookie(site: Site) -> None:
+def test_opening_the_start_address_sets_a_session_cookie(site: Site) -> None:
     with start_token(site.harness.settings.home) as token:
         browser = signed_in(site, token)
         page = browser.get("/")
@@ -184,7 +184,7 @@ def test_the_address_that_up_prints_becomes_a_cookie(site: Site) -> None:
     assert browser.get("/").status_code == 401
 
 
-def test_a_cookie_changes_something_only_from_a_page_of_this_server(site: Site) -> None:
+def test_a_cookie_authorises_changes_only_from_this_servers_origin(site: Site) -> None:
     with start_token(site.harness.settings.home) as token:
         browser = signed_in(site, token)
         body = {"name": "made"}
@@ -200,14 +200,14 @@ def test_a_cookie_changes_something_only_from_a_page_of_this_server(site: Site) 
         assert post(Origin=BASE) == 201
 
 
-def test_a_header_that_is_wrong_is_not_made_good_by_a_cookie(site: Site) -> None:
+def test_a_wrong_authorization_header_is_401_despite_a_valid_cookie(site: Site) -> None:
     with start_token(site.harness.settings.home) as token:
         browser = signed_in(site, token)
         headers = {"Authorization": "Bearer wh_wrong"}
         assert browser.get("/accounts/me", headers=headers).status_code == 401
 
 
-def test_through_a_proxy_with_tls_the_cookie_is_for_tls_alone(
+def test_the_cookie_is_secure_when_the_public_url_is_https(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_PUBLIC_URL", "https://memory.example.com")
@@ -219,7 +219,7 @@ def test_through_a_proxy_with_tls_the_cookie_is_for_tls_alone(
 
 
 @pytest.mark.parametrize("token", ["", "x", "wh_x", "<script>alert(1)</script>", "é"])
-def test_an_address_with_a_wrong_token_says_what_to_do(site: Site, token: str) -> None:
+def test_an_address_with_a_wrong_token_is_401_and_names_the_remedy(site: Site, token: str) -> None:
     browser = TestClient(site.app, BASE, follow_redirects=False)
     answer = browser.get("/", params={"token": token})
     assert answer.status_code == 401
@@ -228,7 +228,7 @@ def test_an_address_with_a_wrong_token_says_what_to_do(site: Site, token: str) -
     assert "<script>" not in answer.text
 
 
-def test_a_platform_authenticates_by_means_of_its_own(tmp_path: Path) -> None:
+def test_a_custom_authenticate_function_replaces_account_keys(tmp_path: Path) -> None:
     with Harness.open(tmp_path / "home") as harness:
         house = harness.house
         acme = house.accounts.owner(house.accounts.create({"name": "acme"}))

@@ -1,4 +1,4 @@
-"""Callers that are slow, large, rude or gone, on real sockets."""
+"""Connections of the HTTP server on real sockets: timeouts, size limits, malformed requests, shutdown."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield served
 
 
-def test_a_server_answers(server: Running) -> None:
+def test_a_server_answers_a_request_over_a_socket(server: Running) -> None:
     got = server.ask(server.head("GET", f"{server.files}/MEMORY.md"))
     assert got.status == 200
     assert got.body.startswith(b"# Memory")
     assert "server" not in got.headers
 
 
-def test_a_head_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+def test_an_incomplete_request_head_times_out_with_408(tmp_path: Path) -> None:
     with running(tmp_path / "home", patience=replace(PATIENT, head_s=SHORT)) as server:
         with server.connected() as wire:
             send(wire, b"GET /healthz HTTP/1.1\r\nHost: x")
@@ -49,7 +49,7 @@ def test_a_head_that_does_not_come_is_given_up(tmp_path: Path) -> None:
             assert is_closed(wire)
 
 
-def test_dripping_a_head_wins_no_time(tmp_path: Path) -> None:
+def test_sending_a_request_head_byte_by_byte_does_not_extend_its_timeout(tmp_path: Path) -> None:
     with (
         running(tmp_path / "home", patience=replace(PATIENT, head_s=SHORT)) as server,
         server.connected() as wire,
@@ -70,7 +70,7 @@ def test_dripping_a_head_wins_no_time(tmp_path: Path) -> None:
             dripping.join()
 
 
-def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+def test_an_incomplete_request_body_times_out_with_408(tmp_path: Path) -> None:
     with running(tmp_path / "home", patience=replace(PATIENT, body_s=SHORT)) as server:
         for path, method in ((f"{server.files}/a.md", "PUT"), ("/accounts/me/workspaces", "POST")):
             with server.connected() as wire:
@@ -80,7 +80,7 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
                 assert is_closed(wire)
 
 
-def test_a_caller_who_reads_nothing_is_given_up(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
     with running(tmp_path / "home", patience=replace(PATIENT, reader_s=SHORT)) as server:
         large = b"x" * 5_000_000
         put = server.head("PUT", f"{server.files}/large.md", Content_Length=str(len(large)))
@@ -92,7 +92,7 @@ def test_a_caller_who_reads_nothing_is_given_up(tmp_path: Path) -> None:
             until(lambda: not server.server.server_state.connections)
 
 
-def test_an_idle_connection_is_no_request_that_is_late(tmp_path: Path) -> None:
+def test_an_idle_connection_is_closed_without_an_error(tmp_path: Path) -> None:
     """Between requests it is simply closed, after a while."""
     with (
         running(tmp_path / "home", patience=replace(PATIENT, idle_s=SHORT)) as server,
@@ -104,7 +104,7 @@ def test_an_idle_connection_is_no_request_that_is_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10 * 2**20, 60 * 2**20])
-def test_a_body_over_the_limit_is_refused_and_its_sender_hears_it(
+def test_a_body_over_the_limit_is_413_and_the_client_receives_the_answer(
     server: Running, size: int
 ) -> None:
     """A caller that sends all before it reads, as most do, up to a bound; then the connection ends."""
@@ -119,7 +119,7 @@ def test_a_body_over_the_limit_is_refused_and_its_sender_hears_it(
     assert server.is_well
 
 
-def test_a_body_is_counted_while_it_comes(server: Running) -> None:
+def test_a_chunked_body_is_cut_off_at_the_size_limit(server: Running) -> None:
     """No length is declared, and there is no end."""
     with server.connected() as wire:
         head = server.head("PUT", f"{server.files}/a.md", Transfer_Encoding="chunked")
@@ -146,7 +146,9 @@ def test_a_large_body_costs_no_more_memory_than_its_limit(server: Running) -> No
     assert grown_kib < 40 * 1024
 
 
-def test_whoever_waits_for_100_continue_sends_nothing_in_vain(server: Running) -> None:
+def test_a_client_expecting_100_continue_is_refused_before_sending_the_body(
+    server: Running,
+) -> None:
     head = server.head(
         "PUT", f"{server.files}/a.md", Content_Length=str(10 * 2**20), Expect="100-continue"
     )
@@ -161,13 +163,13 @@ def test_whoever_waits_for_100_continue_sends_nothing_in_vain(server: Running) -
         assert answer(wire).status == 201
 
 
-def test_without_a_good_key_no_body_is_read(server: Running) -> None:
+def test_a_request_without_a_valid_key_is_401_before_its_body_is_read(server: Running) -> None:
     stranger = replace(server, key="wh_wrong")
     head = stranger.head("PUT", f"{server.files}/a.md", Content_Length=str(10 * 2**20))
     assert stranger.ask(head).status == 401
 
 
-def test_nesting_without_end_is_refused(server: Running) -> None:
+def test_deeply_nested_json_is_400(server: Running) -> None:
     for body in (b"[" * 10**6, b'{"a":' * 10**6, b'{"a":[' * 10**5):
         head = server.head(
             "POST",
@@ -179,7 +181,7 @@ def test_nesting_without_end_is_refused(server: Running) -> None:
     assert server.is_well
 
 
-def test_headers_without_end_are_refused(server: Running) -> None:
+def test_too_many_or_too_long_headers_are_431(server: Running) -> None:
     many = {f"x-{number}": "1" for number in range(200)}
     got = server.ask(server.head("GET", "/healthz", **many))
     assert (got.status, got.error["code"]) == (431, "too_many_headers")
@@ -191,9 +193,7 @@ def test_headers_without_end_are_refused(server: Running) -> None:
 
 
 @pytest.mark.parametrize("padding", [b"x", b" "])
-def test_a_head_is_counted_to_the_byte_also_when_it_comes_whole(
-    server: Running, padding: bytes
-) -> None:
+def test_the_request_head_limit_is_exact_to_the_byte(server: Running, padding: bytes) -> None:
     head = server.head("GET", "/healthz").removesuffix(b"\r\n")
     room = HEAD_BYTES_MAX - len(head + b"x: \r\n\r\n")
     for over, status in ((0, 200), (1, 431), (8 * 1024, 431)):
@@ -204,7 +204,7 @@ def test_a_head_is_counted_to_the_byte_also_when_it_comes_whole(
     assert server.is_well
 
 
-def test_a_large_body_that_comes_with_its_head_is_not_counted_as_head(server: Running) -> None:
+def test_a_body_received_with_its_head_does_not_count_as_head_bytes(server: Running) -> None:
     size = 2 * HEAD_BYTES_MAX
     put = server.head("PUT", f"{server.files}/body.md", Content_Length=str(size)) + b"x" * size
     with server.connected() as wire:
@@ -221,7 +221,7 @@ def test_a_large_body_that_comes_with_its_head_is_not_counted_as_head(server: Ru
         (b"1.0", b"Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"),
     ],
 )
-def test_a_request_whose_body_could_end_in_two_places_is_the_last_of_its_connection(
+def test_an_ambiguous_body_length_is_400_and_closes_the_connection(
     server: Running, version: bytes, headers: bytes
 ) -> None:
     smuggled = server.head("GET", "/healthz")
@@ -254,7 +254,9 @@ def test_a_request_whose_body_could_end_in_two_places_is_the_last_of_its_connect
         b"GET /\x80 HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_in_the_one_shape(server: Running, data: bytes) -> None:
+def test_malformed_http_gets_a_json_error_and_closes_the_connection(
+    server: Running, data: bytes
+) -> None:
     with server.connected() as wire:
         send(wire, data + b"\r\n" * 2)
         got = answer(wire)
@@ -281,7 +283,7 @@ def test_what_is_no_http_is_refused_in_the_one_shape(server: Running, data: byte
         ("TRACE /healthz HTTP/1.1", "127.0.0.1:{port}", 405),
     ],
 )
-def test_the_guard_stands_before_everything(
+def test_the_origin_check_runs_before_routing(
     server: Running, line: str, host: str, status: int
 ) -> None:
     stated = f"{line}\r\nHost: {host}\r\n\r\n".replace("{port}", str(server.port))
@@ -292,13 +294,13 @@ def test_http_1_0_without_a_host_is_refused(server: Running) -> None:
     assert server.ask(b"GET /healthz HTTP/1.0\r\n\r\n").status == 400
 
 
-def test_a_user_whose_id_is_no_text_is_refused(server: Running) -> None:
+def test_a_user_header_that_is_not_utf_8_is_400(server: Running) -> None:
     head = server.head("GET", "/accounts/me", X_Harness_User="ID")
     got = server.ask(head.replace(b"ID", b"\xff"))
     assert (got.status, got.error["field"]) == (400, "X-Harness-User")
 
 
-def test_requests_in_a_row_are_answered_in_order(server: Running) -> None:
+def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
     with server.connected() as wire:
         send(wire, server.head("GET", "/healthz") + server.head("GET", "/accounts/me"))
         told = b""
@@ -308,7 +310,7 @@ def test_requests_in_a_row_are_answered_in_order(server: Running) -> None:
         assert told.index(b'{"status":"ok"}') < told.index(b"ownerId")
 
 
-def test_a_caller_that_goes_away_harms_nobody(server: Running) -> None:
+def test_a_disconnected_client_does_not_break_the_server(server: Running) -> None:
     for _ in range(20):
         with server.connected() as wire:
             send(wire, server.head("PUT", f"{server.files}/a.md", Content_Length="100") + b"x")
@@ -318,7 +320,9 @@ def test_a_caller_that_goes_away_harms_nobody(server: Running) -> None:
     assert server.ask(server.head("GET", f"{server.files}/a.md")).status == 404
 
 
-def test_running_requests_are_finished_and_new_ones_not_taken(tmp_path: Path) -> None:
+def test_a_stopping_server_finishes_running_requests_and_accepts_no_new_connection(
+    tmp_path: Path,
+) -> None:
     """A write waits for the writer lock; the server is asked to end; the lock is let go."""
     with running(tmp_path / "home") as server:
         workspace = server.harness.workspaces.get("notes")
@@ -339,7 +343,7 @@ def test_running_requests_are_finished_and_new_ones_not_taken(tmp_path: Path) ->
     assert workspace.read("a.md").data == b"x"
 
 
-def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> None:
+def test_an_endless_request_does_not_prevent_shutdown(tmp_path: Path) -> None:
     with (
         running(tmp_path / "home", patience=replace(PATIENT, drain_s=SHORT)) as server,
         server.connected() as wire,
@@ -351,7 +355,7 @@ def test_a_request_that_never_ends_does_not_keep_the_server(tmp_path: Path) -> N
     assert "CancelledError" in server.log.getvalue()
 
 
-def test_more_connections_than_there_may_be_are_told_so(
+def test_a_connection_over_the_maximum_is_503(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.web.server.CONNECTIONS_MAX", 2)
@@ -369,7 +373,7 @@ def test_more_connections_than_there_may_be_are_told_so(
         assert server.is_well
 
 
-def test_a_port_that_is_taken_is_said_so(server: Running) -> None:
+def test_a_port_already_in_use_is_an_error_that_names_the_option(server: Running) -> None:
     with pytest.raises(Unavailable, match=str(server.port)) as caught:
         listen("127.0.0.1", server.port)
     assert "--port" in (caught.value.remedy or "")

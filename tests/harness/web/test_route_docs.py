@@ -1,4 +1,4 @@
-"""What is written about the routes, and the pages on which they can be tried."""
+"""The generated table of routes, the HTML pages, and the headers and errors of every answer."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ ROOT = Path(__file__).parents[3]
 REMEDY = "docs/http.md is not what the app says: make http-table"
 
 
-def test_the_table_of_routes_is_current(site: Site) -> None:
+def test_docs_http_md_matches_the_routes(site: Site) -> None:
     assert (ROOT / "docs" / "http.md").read_text() == table(routes()), REMEDY
 
 
-def test_the_table_has_every_operation(site: Site) -> None:
+def test_the_route_table_has_a_row_for_every_operation(site: Site) -> None:
     rows = re.findall(r"^\| [A-Z]+ \|", table(routes()), re.MULTILINE)
     assert len(rows) == len(operations(site.app.openapi()))
 
 
-def test_the_document_is_served_without_a_key(site: Site) -> None:
+def test_the_openapi_document_is_served_without_a_key(site: Site) -> None:
     assert site.nobody.get("/openapi.json") == site.app.openapi()
 
 
-def test_the_pages_need_nothing_from_elsewhere(site: Site) -> None:
+def test_the_html_pages_load_nothing_from_other_hosts(site: Site) -> None:
     """Every reference of every page is answered here, so that they work offline."""
     seen: set[str] = set()
     for page in ("/", "/docs"):
@@ -46,7 +46,7 @@ def test_the_pages_need_nothing_from_elsewhere(site: Site) -> None:
     assert site.nobody("GET", "/assets/..%2f..%2fworkspaces").status_code == 404
 
 
-def test_what_people_named_their_things_is_text_on_a_page(site: Site) -> None:
+def test_names_of_records_are_escaped_in_html(site: Site) -> None:
     rooms = site.harness.rooms
     rooms.workspaces.create("<script>alert(1)</script>", description="<img src=x onerror=alert(1)>")
     _, key = rooms.keys.create()
@@ -57,7 +57,7 @@ def test_what_people_named_their_things_is_text_on_a_page(site: Site) -> None:
     assert "<img" not in page.text
 
 
-def test_every_answer_has_the_headers_that_keep_a_browser_from_making_more_of_it(
+def test_every_answer_has_the_browser_security_headers(
     site: Site,
 ) -> None:
     for path in ("/", "/docs", "/healthz", "/nothing", "/accounts/me", "/assets/docs.js"):
@@ -70,7 +70,7 @@ def test_every_answer_has_the_headers_that_keep_a_browser_from_making_more_of_it
         assert "access-control-allow-origin" not in headers
 
 
-def test_a_request_id_is_the_callers_own_if_it_is_one(site: Site) -> None:
+def test_a_valid_request_id_of_the_caller_is_kept_and_logged(site: Site) -> None:
     def told(stated: str) -> str:
         return site.nobody("GET", "/healthz", headers={"X-Request-Id": stated}).headers[
             "x-request-id"
@@ -82,7 +82,7 @@ def test_a_request_id_is_the_callers_own_if_it_is_one(site: Site) -> None:
     assert '"id": "abc-1.2_3"' in site.lines.getvalue()
 
 
-def test_what_is_no_route_and_what_takes_another_method_say_so(site: Site) -> None:
+def test_an_unknown_route_is_404_and_a_wrong_method_is_405(site: Site) -> None:
     assert site.nobody.refused(404, "GET", "/nothing")["message"] == "there is no such route"
     assert site.nobody.refused(404, "GET", "/accounts/me/")["code"] == "not_found"
     answer = site.nobody("POST", "/v1/workspaces/w/files/a.md")
@@ -91,7 +91,7 @@ def test_what_is_no_route_and_what_takes_another_method_say_so(site: Site) -> No
     assert site.nobody("OPTIONS", "/healthz").headers["allow"] == "GET, HEAD"
 
 
-def test_a_bug_is_500_in_the_one_shape_and_the_log_says_where(site: Site) -> None:
+def test_an_unexpected_exception_is_a_500_json_error_and_logs_its_traceback(site: Site) -> None:
     canary = "what somebody wrote"
 
     def broken() -> None:
@@ -104,5 +104,5 @@ def test_a_bug_is_500_in_the_one_shape_and_the_log_says_where(site: Site) -> Non
     log = site.lines.getvalue()
     assert answer.headers["x-request-id"] in log
     assert '"error": "ValueError"' in log
-    assert "test_reference.py" in log
+    assert "test_route_docs.py" in log
     assert canary not in log

@@ -1,4 +1,4 @@
-"""The provider's model, and what it refuses."""
+"""`harness run` and `chat` with the provider's model: replies, refusals and remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Generator[Future[En
         yield pool.submit(Terminal(place / "home", nobody), "run", "Hi")
 
 
-def test_the_provider_s_model_answers_when_there_is_a_key(
+def test_the_providers_model_answers_when_a_key_is_set(
     asking: Terminal, server: MessagesServer
 ) -> None:
     server.answers(says(text("Hel", "lo.")), says(text("Again.")))
@@ -30,7 +30,7 @@ def test_the_provider_s_model_answers_when_there_is_a_key(
     assert "offline" not in chat.stderr
 
 
-def test_a_wrong_key_fails_with_a_remedy_and_nothing_is_lost(
+def test_a_wrong_key_fails_with_a_remedy_and_loses_no_message(
     asking: Terminal, server: MessagesServer
 ) -> None:
     failed = asking("run", "My name is Ada.", "-c", "c1", ANTHROPIC_API_KEY="sk-wrong")
@@ -58,7 +58,7 @@ def test_an_unreachable_provider_fails_with_a_remedy(unreachable: Future[Ended])
     assert failed.out == ""
 
 
-def test_an_address_that_is_none_fails_with_a_remedy(born: Terminal) -> None:
+def test_an_invalid_provider_address_fails_with_a_remedy(born: Terminal) -> None:
     failed = born("run", "Hi", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL="nowhere")
     failed.refused("error (refused)", "'nowhere'", "ANTHROPIC_BASE_URL")
 
