@@ -200,7 +200,7 @@ def test_an_edit_wins_over_a_deletion_on_the_other_machine(a: Replica, b: Replic
     assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
 
 
-def test_a_line_removed_with_two_copies_stays_in_the_history(a: Replica, b: Replica) -> None:
+def test_a_line_whose_two_copies_were_removed_stays_in_the_history(a: Replica, b: Replica) -> None:
     for path in (MEMORY, "one.md", "two.md"):
         a.put(path, "- a line\n" if path != MEMORY else "# Memory\n")
     a.sync.run()

@@ -1,4 +1,4 @@
-"""The whole truth table of reconcile: each state of baseline, here and there; mass deletion; merged versions."""
+"""Reconcile: the whole truth table of baseline, here and there; mass deletion; merged versions."""
 
 from __future__ import annotations
 

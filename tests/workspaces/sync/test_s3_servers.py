@@ -1,4 +1,4 @@
-"""Sync against real S3 servers: killed processes, a bad network, syncs at the same instant, an appending shell.
+"""Sync against real S3 servers: killed processes, a bad network, simultaneous syncs, an appending shell.
 
 Each actor writes lines that never come twice; what must survive is every line that nobody took away.
 """

@@ -1,4 +1,4 @@
-"""Simulated interleavings of several machines with every fault, and mutants that the simulation must catch."""
+"""Simulated interleavings of several machines with every fault; mutants that the simulation must catch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_simulated_machines_lose_no_change_and_converge(shard: int) -> None:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_simulated_machines_never_restore_a_replaced_key(shard: int) -> None:
+def test_simulated_machines_never_restore_a_replaced_value(shard: int) -> None:
     _lived(FrontWorld, FRONTS)
 
 
