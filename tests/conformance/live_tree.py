@@ -1,4 +1,4 @@
-"""The contract of `LiveTexts`, beyond that of a blob store: what lies aside, and the moves."""
+"""The conformance tests of a live tree, beyond those of a blob store: files held aside, and the moves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def label(number: int, path: WorkspacePath = A) -> Label:
 
 
 class LiveTreeConformance:
-    def test_what_is_prepared_is_aside_and_not_in_the_tree(self, tree: LiveTree) -> None:
+    def test_a_prepared_file_is_held_aside_and_not_in_the_live_tree(self, tree: LiveTree) -> None:
         tree.prepare({label(1): b"new"})
         assert tree.look(label(1)) == b"new"
         assert tree.labels() == [label(1)]
         assert list(tree.scan()) == []
 
-    def test_what_is_below_a_directory_is_found_by_its_name(self, tree: LiveTree) -> None:
+    def test_the_live_tree_finds_files_below_a_directory_by_name(self, tree: LiveTree) -> None:
         names = ("a.md", "n/a.md", "n/b.txt", "n/m/a.md", "nn/a.md")
         for name in names:
             tree.write(name, b"x", expect=ABSENT)
@@ -36,7 +36,7 @@ class LiveTreeConformance:
         assert found == {"n/a.md": 1, "n/m/a.md": 1}
         assert list(tree.find("missing", lambda name: True)) == []
 
-    def test_a_walk_tells_of_every_file_and_of_a_directory_before_what_lies_in_it(
+    def test_a_walk_of_the_live_tree_yields_each_directory_before_its_files(
         self, tree: LiveTree
     ) -> None:
         for name in ("a.md", "n/a.md", "n/m/b.md", "nn/a.md"):
@@ -49,7 +49,7 @@ class LiveTreeConformance:
             below = [one for one in files if one.startswith(f"{name}/") or not name]
             assert all(order.index(name) < order.index(one) for one in below)
 
-    def test_what_is_asked_for_by_name_is_told_of_as_by_a_walk(self, tree: LiveTree) -> None:
+    def test_the_stats_of_named_files_equal_those_of_a_walk(self, tree: LiveTree) -> None:
         for name in ("a.md", "n/a.md", "n/m/b.md"):
             tree.write(name, b"x", expect=ABSENT)
         walked = dict(tree.walk())
@@ -60,7 +60,7 @@ class LiveTreeConformance:
             of = walked[name]
             assert (status.st_ino, status.st_ctime_ns) == (of.st_ino, of.st_ctime_ns)
 
-    def test_what_is_examined_is_told_of_as_by_a_walk(self, tree: LiveTree) -> None:
+    def test_the_stats_of_examined_files_equal_those_of_a_walk(self, tree: LiveTree) -> None:
         names = ("a.md", "n/a.md", "n/b.md", "n/m/b.md", "nn/a.md", "z.md")
         for name in names:
             tree.write(name, name.encode(), expect=ABSENT)
@@ -77,12 +77,12 @@ class LiveTreeConformance:
                 with pytest.raises(NotFound):
                     examine("missing/a.md")
 
-    def test_mending_changes_no_byte(self, tree: LiveTree) -> None:
+    def test_mending_the_live_tree_changes_no_byte(self, tree: LiveTree) -> None:
         tree.write(A, b"x", expect=ABSENT)
         assert tree.mend().bytes >= 1
         assert tree.read(A).data == b"x"
 
-    def test_an_exchange_loses_neither(self, tree: LiveTree) -> None:
+    def test_an_exchange_in_the_live_tree_loses_neither_file(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         tree.prepare({label(1): b"new"})
         tree.exchange(label(1), A)
@@ -90,7 +90,7 @@ class LiveTreeConformance:
         tree.exchange(label(1), A)
         assert (tree.read(A).data, tree.look(label(1))) == (b"old", b"new")
 
-    def test_there_must_be_something_to_exchange_or_to_take(self, tree: LiveTree) -> None:
+    def test_exchanging_or_taking_a_missing_file_is_not_found(self, tree: LiveTree) -> None:
         tree.prepare({label(1): b"new"})
         with pytest.raises(NotFound):
             tree.exchange(label(1), A)
@@ -98,7 +98,7 @@ class LiveTreeConformance:
             tree.take(A, label(2))
         assert tree.labels() == [label(1)]
 
-    def test_an_entry_replaces_nothing(self, tree: LiveTree) -> None:
+    def test_entering_a_file_into_the_live_tree_replaces_no_file(self, tree: LiveTree) -> None:
         tree.prepare({label(1): b"new"})
         tree.enter(label(1), A)
         assert (tree.read(A).data, tree.labels()) == (b"new", [])
@@ -107,41 +107,41 @@ class LiveTreeConformance:
             tree.enter(label(2), A)
         assert (tree.read(A).data, tree.look(label(2))) == (b"new", b"newer")
 
-    def test_a_file_enters_where_its_directories_are_not_yet(self, tree: LiveTree) -> None:
+    def test_entering_a_file_creates_its_missing_directories(self, tree: LiveTree) -> None:
         path = WorkspacePath("a/b/c/d.md")
         tree.prepare({label(1, path): b"deep"})
         tree.enter(label(1, path), path)
         assert tree.read(path).data == b"deep"
 
-    def test_a_file_has_no_place_below_another_file(self, tree: LiveTree) -> None:
+    def test_entering_a_file_below_another_file_is_refused(self, tree: LiveTree) -> None:
         tree.write("notes", b"a file", expect=ABSENT)
         tree.prepare({label(1): b"new"})
         with pytest.raises(Refused):
             tree.enter(label(1), A)
         assert tree.look(label(1)) == b"new"
 
-    def test_what_is_taken_lies_aside(self, tree: LiveTree) -> None:
+    def test_a_file_taken_from_the_live_tree_is_held_aside(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         tree.take(A, label(1))
         assert tree.look(label(1)) == b"old"
         with pytest.raises(NotFound):
             tree.read(A)
 
-    def test_what_is_discarded_is_gone_and_may_be_discarded_again(self, tree: LiveTree) -> None:
+    def test_discarding_a_label_twice_is_no_error(self, tree: LiveTree) -> None:
         tree.prepare({label(1): b"new"})
         tree.discard(label(1))
         tree.discard(label(1))
         assert tree.look(label(1)) is None
         assert tree.labels() == []
 
-    def test_what_lies_aside_may_get_another_label(self, tree: LiveTree) -> None:
+    def test_a_file_held_aside_can_be_relabelled(self, tree: LiveTree) -> None:
         tree.prepare({label(1): b"new"})
         tree.relabel(label(1), label(2))
         assert tree.labels() == [label(2)]
         assert tree.look(label(2)) == b"new"
 
     @pytest.mark.parametrize("path", ["a.md", "notes/ä/b c.md", "x/" * 19 + "y", "n" * 200])
-    def test_a_label_tells_what_it_is_of(self, tree: LiveTree, path: str) -> None:
+    def test_a_label_identifies_its_path_and_versions(self, tree: LiveTree, path: str) -> None:
         of = WorkspacePath(path)
         tree.prepare({label(7, of): b"new"})
         (found,) = tree.labels()
@@ -152,7 +152,7 @@ class LiveTreeConformance:
         assert told.expected == blob_id(b"old")
         assert version_of(b"new").startswith(told.went_in)
 
-    def test_many_files_are_prepared_and_moved_together(self, tree: LiveTree) -> None:
+    def test_many_files_are_prepared_and_entered_together(self, tree: LiveTree) -> None:
         paths = [WorkspacePath(f"d{n % 20}/{n}.md") for n in range(50)]
         files = {label(n, path): b"%d" % n for n, path in enumerate(paths)}
         tree.prepare(files)
@@ -161,7 +161,7 @@ class LiveTreeConformance:
         tree.flush(paths)
         assert {stat.name for stat in tree.scan()} == set(paths)
 
-    def test_what_is_staged_is_under_no_label_and_enters_once_it_is_durable(
+    def test_a_staged_file_has_no_label_and_can_enter_the_tree_after_confirm(
         self, tree: LiveTree
     ) -> None:
         staged = [tree.stage(b"%d" % number) for number in range(20)]
@@ -174,13 +174,13 @@ class LiveTreeConformance:
         assert tree.read("d/7.md").data == b"7"
         assert len(list(tree.scan())) == 20
 
-    def test_what_is_staged_can_be_exchanged_under_a_label(self, tree: LiveTree) -> None:
+    def test_a_staged_file_can_be_exchanged_under_a_label(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         tree.prepare({label(1): tree.stage(b"new")})
         tree.exchange(label(1), A)
         assert (tree.read(A).data, tree.look(label(1))) == (b"new", b"old")
 
-    def test_what_is_staged_replaces_nothing(self, tree: LiveTree) -> None:
+    def test_a_staged_file_replaces_no_file(self, tree: LiveTree) -> None:
         tree.write(A, b"old", expect=ABSENT)
         staged = tree.stage(b"new")
         tree.confirm([staged])
@@ -189,7 +189,9 @@ class LiveTreeConformance:
         tree.discard(staged)
         assert tree.read(A).data == b"old"
 
-    def test_of_what_was_staged_only_what_did_not_come_in_goes(self, tree: LiveTree) -> None:
+    def test_unstaging_removes_only_staged_files_that_did_not_enter_the_tree(
+        self, tree: LiveTree
+    ) -> None:
         tree.prepare({label(1): b"labelled"})
         came, _ = tree.stage(b"came"), tree.stage(b"left")
         tree.confirm([came])
@@ -198,12 +200,12 @@ class LiveTreeConformance:
         tree.unstage()
         assert (tree.read(A).data, tree.look(label(1))) == (b"came", b"labelled")
 
-    def test_what_was_confirmed_without_being_staged_is_not_unstaged(self, tree: LiveTree) -> None:
+    def test_unstaging_keeps_a_confirmed_file_that_was_never_staged(self, tree: LiveTree) -> None:
         [aside] = tree.confirm([b"told"])
         tree.unstage()
         assert tree.labels() == []
         tree.enter(aside, A)
         assert tree.read(A).data == b"told"
 
-    def test_it_is_the_same_directory_as_before(self, tree: LiveTree) -> None:
+    def test_the_identity_of_the_live_tree_is_stable(self, tree: LiveTree) -> None:
         assert tree.identity() == tree.identity() != ""

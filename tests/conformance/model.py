@@ -1,5 +1,5 @@
-"""What every model does. An adapter's test is a subclass with the fixture `speaks`, which gives a model
-that will say these lines, each to one question."""
+"""The conformance tests of a model. An adapter's test is a subclass with the fixture `speaks`: it returns
+a model that replies with the given lines, a line to each request."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ TEST_S_MAX = 60.0
 
 
 class ModelConformance:
-    def test_it_has_a_name(self, speaks: Speaks) -> None:
+    def test_a_model_has_a_name(self, speaks: Speaks) -> None:
         assert speaks().name
 
-    def test_a_reply_is_the_assistant_s_and_what_was_told(self, speaks: Speaks) -> None:
+    def test_a_model_reply_is_an_assistant_message_equal_to_the_streamed_text(
+        self, speaks: Speaks
+    ) -> None:
         reply, told = asked(speaks("Hello there."))
         assert isinstance(reply, Reply)
         assert reply.message == Message("assistant", (Text("Hello there."),))
         assert reply.is_complete
         assert "".join(p.text for p in told if isinstance(p, TextArrived)) == "Hello there."
 
-    def test_what_is_used_up_is_never_negative(self, speaks: Speaks) -> None:
+    def test_model_usage_is_never_negative(self, speaks: Speaks) -> None:
         usage = answered(speaks("Hello there.")).usage
         assert min(usage.input, usage.output, usage.cache_read, usage.cache_write) >= 0
         assert usage.cache_write_hour <= usage.cache_write
         assert usage.input + usage.output > 0
 
-    def test_calls_come_whole_and_in_their_order(self, speaks: Speaks) -> None:
+    def test_tool_calls_of_a_model_reply_arrive_whole_and_in_order(self, speaks: Speaks) -> None:
         calls = (
             ToolCall("t1", "read", {"path": "a.md", "limit": 3, "deep": {"x": [1, "ä"]}}),
             ToolCall("t2", "read", {}),
@@ -49,20 +51,20 @@ class ModelConformance:
         assert reply.message.tool_calls == calls
         assert reply.message.text == "Let me look."
 
-    def test_calls_and_their_results_may_be_replayed(self, speaks: Speaks) -> None:
+    def test_a_model_accepts_tool_calls_and_results_in_its_messages(self, speaks: Speaks) -> None:
         model = speaks([ToolCall("t1", "read", {"path": "a.md"})], "It is empty.")
         first = answered(model).message
         results = Message("user", (ToolResult("t1", "a.md is empty."),))
         request = ModelRequest(HELLO.system, (*HELLO.messages, first, results), HELLO.tools)
         assert answered(model, request).message.text == "It is empty."
 
-    def test_nothing_is_kept_between_questions(self, speaks: Speaks) -> None:
+    def test_a_model_keeps_no_state_between_requests(self, speaks: Speaks) -> None:
         model = speaks("one", "two")
         assert answered(model).message.text == "one"
         assert answered(model).message.text == "two"
         assert ModelRequest(("Be brief.",), (user("hello"),), (READ,)) == HELLO
 
-    def test_a_failure_is_returned_with_what_to_do_about_it(self, speaks: Speaks) -> None:
+    def test_a_model_failure_is_returned_with_reason_and_remedy(self, speaks: Speaks) -> None:
         failure = ModelFailure("declined", "the model declines to answer this", "say it otherwise")
         result, _ = asked(speaks(failure, "here"))
         assert isinstance(result, ModelFailure)
@@ -70,12 +72,12 @@ class ModelConformance:
         assert result.reason
         assert result.remedy
 
-    def test_after_a_failure_it_answers_again(self, speaks: Speaks) -> None:
+    def test_a_model_replies_again_after_a_failure(self, speaks: Speaks) -> None:
         model = speaks(ModelFailure("declined", "no", "say it otherwise"), "here")
         asked(model)
         assert answered(model).message.text == "here"
 
-    def test_several_questions_at_once_have_an_answer_each(self, speaks: Speaks) -> None:
+    def test_a_model_replies_to_several_concurrent_requests(self, speaks: Speaks) -> None:
         model = speaks(*["yes"] * 8)
 
         async def all_at_once() -> list[Reply | ModelFailure]:
@@ -84,11 +86,11 @@ class ModelConformance:
         replies = _run(all_at_once())
         assert [isinstance(r, Reply) and r.message.text for r in replies] == ["yes"] * 8
 
-    def test_it_answers_in_one_loop_after_another(self, speaks: Speaks) -> None:
+    def test_a_model_replies_in_successive_event_loops(self, speaks: Speaks) -> None:
         model = speaks("one", "two")
         assert [answered(model).message.text for _ in range(2)] == ["one", "two"]
 
-    def test_a_question_can_be_cancelled_before_it_is_asked(self, speaks: Speaks) -> None:
+    def test_a_model_request_can_be_cancelled_before_sending(self, speaks: Speaks) -> None:
         model = speaks("never", "later")
 
         async def cancel() -> None:
@@ -101,7 +103,7 @@ class ModelConformance:
 
         _run(cancel())
 
-    def test_a_question_can_be_cancelled_while_it_is_answered(self, speaks: Speaks) -> None:
+    def test_a_model_request_can_be_cancelled_during_the_reply(self, speaks: Speaks) -> None:
         model = speaks("half of it", "later")
 
         async def cancel() -> None:

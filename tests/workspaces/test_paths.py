@@ -1,3 +1,5 @@
+"""Workspace paths: which texts are paths, and which paths are equal when folded."""
+
 from __future__ import annotations
 
 import pytest
@@ -85,21 +87,21 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_a_good_path_is_itself(text: str) -> None:
+def test_a_valid_path_is_unchanged(text: str) -> None:
     path = WorkspacePath(text)
     assert path == text
     assert WorkspacePath(path) is path
 
 
 @pytest.mark.parametrize(("text", "rule"), BAD.items(), ids=[ascii(text[:30]) for text in BAD])
-def test_a_bad_path_is_refused_with_the_rule_it_breaks(text: str, rule: str) -> None:
+def test_a_bad_path_is_refused_with_the_broken_rule(text: str, rule: str) -> None:
     with pytest.raises(Refused) as caught:
         WorkspacePath(text)
     assert rule in caught.value.rule
     assert caught.value.field == "path"
 
 
-def test_a_path_of_exactly_the_limit_is_good() -> None:
+def test_a_path_of_exactly_the_maximum_length_is_valid() -> None:
     parts = ["x" * 199] * 5
     text = "/".join([*parts, "y" * (PATH_BYTES_MAX - 1000)])
     assert len(text.encode()) == PATH_BYTES_MAX
@@ -116,12 +118,14 @@ def test_a_path_of_exactly_the_limit_is_good() -> None:
         ("a.md", "b.md", False),
     ],
 )
-def test_twins_are_told_apart_from_neighbours(one: str, other: str, are_twins: bool) -> None:
+def test_paths_that_differ_only_in_case_fold_to_the_same_text(
+    one: str, other: str, are_twins: bool
+) -> None:
     assert (folded(one) == folded(other)) is are_twins
 
 
 @given(st.text(alphabet=st.characters(), max_size=40))
-def test_whatever_passes_the_door_stays_beneath_a_root(text: str) -> None:
+def test_a_valid_path_stays_beneath_its_root(text: str) -> None:
     if broken_rule(text) is None:
         parts = text.split("/")
         assert all(part not in {"", ".", ".."} for part in parts)

@@ -1,3 +1,5 @@
+"""Plain YAML: every scalar is text; aliases, repeated keys and large texts are refused."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,7 @@ from workspaces.errors import OverLimit, Refused
 from workspaces.plain_yaml import DEPTH_MAX, TEXT_BYTES_MAX, load
 
 
-def test_every_scalar_is_what_was_typed() -> None:
+def test_every_yaml_scalar_is_read_as_text() -> None:
     text = "a: no\nb: 012\nc: 1:20\nd: 2026-01-02\ne: 1.10\nf: ~\ng: [yes, 1e3]\nh: {x: null}\n"
     assert load(text, name="t") == {
         "a": "no",
@@ -21,7 +23,7 @@ def test_every_scalar_is_what_was_typed() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n"])
-def test_nothing_is_an_empty_mapping(text: str) -> None:
+def test_an_empty_yaml_text_is_an_empty_mapping(text: str) -> None:
     assert load(text, name="t") == {}
 
 
@@ -40,23 +42,23 @@ def test_nothing_is_an_empty_mapping(text: str) -> None:
         ("a: " + "[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1), "levels"),
     ],
 )
-def test_what_is_not_plain_is_refused_with_the_reason(text: str, problem: str) -> None:
+def test_yaml_that_is_not_plain_is_refused_with_the_reason(text: str, problem: str) -> None:
     with pytest.raises(Refused) as caught:
         load(text, name="harness.yaml")
     assert problem in str(caught.value)
     assert caught.value.field == "harness.yaml"
 
 
-def test_a_tag_makes_no_object() -> None:
+def test_a_yaml_tag_creates_no_object() -> None:
     assert load("a: !!python/object/apply:os.system ['true']\n", name="t") == {"a": ["true"]}
 
 
-def test_a_large_text_is_refused() -> None:
+def test_an_oversized_yaml_text_is_refused() -> None:
     with pytest.raises(OverLimit):
         load("a: " + "x" * TEXT_BYTES_MAX, name="t")
 
 
-def test_the_line_is_named() -> None:
+def test_a_yaml_refusal_names_the_line() -> None:
     with pytest.raises(Refused) as caught:
         load("a: 1\nb: 2\nb: 3\n", name="t")
     assert "line 3" in str(caught.value)

@@ -1,4 +1,4 @@
-"""What a revision is stamped, and what a stamp is taken for."""
+"""Stamps of revisions, and how far ahead of the clock a stamp is accepted."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def stamp(ahead: timedelta) -> Stamp:
         ([timedelta(days=-400)], timedelta()),
     ],
 )
-def test_a_parent_that_this_clock_can_believe_bounds_a_stamp_and_no_other(
+def test_a_stamp_is_later_than_its_parents_unless_a_parent_is_over_a_day_ahead(
     parents: list[timedelta], expected: timedelta
 ) -> None:
     assert next_stamp(NOW, *map(stamp, parents)) == stamp(expected)
 
 
-def test_a_stamp_is_taken_for_no_later_than_a_day_after_it_was_met() -> None:
+def test_a_stamp_counts_as_at_most_a_day_ahead_of_the_clock() -> None:
     assert at_most(stamp(timedelta(days=-3)), NOW) == stamp(timedelta(days=-3))
     assert at_most(stamp(AHEAD_MAX), NOW) == stamp(AHEAD_MAX)
     assert at_most(stamp(timedelta(days=400)), NOW) == stamp(AHEAD_MAX)

@@ -1,3 +1,5 @@
+"""Accounts: the default account, owners, names, deletion."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,7 +21,7 @@ def accounts(records: MemoryRecords, clock: ManualClock) -> Accounts:
     return Accounts(records, clock)
 
 
-def test_a_home_has_a_default_account_from_its_first_use(
+def test_the_default_account_of_a_home_is_created_on_first_use(
     accounts: Accounts, records: MemoryRecords, clock: ManualClock
 ) -> None:
     owner = default_owner(records, clock)
@@ -29,23 +31,21 @@ def test_a_home_has_a_default_account_from_its_first_use(
     assert [account.id for account in accounts.list()] == [owner.account_id]
 
 
-def test_an_account_is_made_with_an_owner_of_its_own(accounts: Accounts) -> None:
+def test_a_new_account_has_its_own_owner(accounts: Accounts) -> None:
     first, second = accounts.create({"name": "one"}), accounts.create({"name": "two"})
     assert accounts.owner(first).account_id == first.id
     assert accounts.owner(first).user_id != accounts.owner(second).user_id
     assert [account.name for account in accounts.list()] == ["one", "two"]
 
 
-def test_two_accounts_have_no_name_in_common(accounts: Accounts) -> None:
+def test_two_accounts_cannot_share_a_name(accounts: Accounts) -> None:
     accounts.create({"name": "one"})
     with pytest.raises(AlreadyExists):
         accounts.create({"name": " one "})
 
 
 @pytest.mark.parametrize("field", ["id", "ownerId", "createdAt", "updatedAt", "colour"])
-def test_what_the_system_says_of_an_account_is_nobody_elses_to_say(
-    accounts: Accounts, field: str
-) -> None:
+def test_the_system_fields_of_an_account_cannot_be_set(accounts: Accounts, field: str) -> None:
     with pytest.raises(Refused) as made:
         accounts.create({"name": "one", field: "usr_1"})
     assert made.value.field == field
@@ -56,7 +56,7 @@ def test_what_the_system_says_of_an_account_is_nobody_elses_to_say(
     assert accounts.get(account.id) == account
 
 
-def test_a_forgotten_account_leaves_nothing_in_its_partition(
+def test_a_forgotten_account_leaves_no_record_in_its_partition(
     accounts: Accounts, records: MemoryRecords, clock: ManualClock
 ) -> None:
     account, other = accounts.create({"name": "one"}), accounts.create({"name": "two"})
@@ -68,7 +68,7 @@ def test_a_forgotten_account_leaves_nothing_in_its_partition(
     assert accounts.owner(other).user.name == "owner"
 
 
-def test_a_home_whose_default_account_was_deleted_is_given_another(
+def test_a_deleted_default_account_is_replaced_by_a_new_default_account(
     accounts: Accounts, records: MemoryRecords, clock: ManualClock
 ) -> None:
     first = accounts.default()
@@ -76,6 +76,6 @@ def test_a_home_whose_default_account_was_deleted_is_given_another(
     assert default_owner(records, clock).account_id != first.id
 
 
-def test_a_birth_that_was_interrupted_before_its_pointer_goes_on(accounts: Accounts) -> None:
+def test_an_interrupted_creation_of_the_default_account_is_completed(accounts: Accounts) -> None:
     account = accounts.create({"name": "default"})
     assert accounts.default() == account

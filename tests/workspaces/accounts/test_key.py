@@ -1,3 +1,5 @@
+"""Keys of an account: secrets, users, expiry, rotation."""
+
 from __future__ import annotations
 
 import re
@@ -28,7 +30,7 @@ def keys(records: MemoryRecords, clock: ManualClock) -> Keys:
     return Keys(ACCOUNT, records, clock)
 
 
-def test_a_key_is_known_by_its_secret_alone(
+def test_a_key_is_found_by_its_secret_alone(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     record, secret = keys.create(label="laptop")
@@ -40,7 +42,9 @@ def test_a_key_is_known_by_its_secret_alone(
         assert owner_of_key(wrong, records, clock) is None
 
 
-def test_a_key_of_a_user_says_so(keys: Keys, records: MemoryRecords, clock: ManualClock) -> None:
+def test_the_secret_of_a_user_key_has_its_own_prefix(
+    keys: Keys, records: MemoryRecords, clock: ManualClock
+) -> None:
     _, secret = keys.create(user_id=UserId("usr_1"))
     assert re.fullmatch(r"whu_[A-Za-z0-9_-]{43}", secret)
     holder = owner_of_key(secret, records, clock)
@@ -48,14 +52,14 @@ def test_a_key_of_a_user_says_so(keys: Keys, records: MemoryRecords, clock: Manu
     assert holder.key.user_id == "usr_1"
 
 
-def test_no_secret_is_stored(keys: Keys, records: MemoryRecords) -> None:
+def test_the_secret_of_a_key_is_not_stored(keys: Keys, records: MemoryRecords) -> None:
     record, secret = keys.create(label="laptop")
     kept = str([record, keys.list(), with_prefix(records, f"account:{ACCOUNT}", "")])
     assert secret not in kept
     assert secret.removeprefix("wh_") not in kept
 
 
-def test_a_revoked_key_is_known_no_more(
+def test_a_revoked_key_is_not_accepted(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     record, secret = keys.create()
@@ -66,7 +70,7 @@ def test_a_revoked_key_is_known_no_more(
         keys.revoke(record.id)
 
 
-def test_a_rotated_key_is_another_one_with_the_same_meaning(
+def test_a_rotated_key_has_a_new_secret_and_the_same_rights(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     tomorrow = stamp_of(clock.now() + timedelta(days=1))
@@ -79,7 +83,7 @@ def test_a_rotated_key_is_another_one_with_the_same_meaning(
     assert [key.id for key in keys.list()] == [new.id]
 
 
-def test_a_key_ends_at_the_moment_it_expires(
+def test_a_key_is_not_accepted_from_its_expiry_on(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     _, secret = keys.create(expires_at="2026-01-01T00:01:00Z")
@@ -93,7 +97,7 @@ def test_a_key_ends_at_the_moment_it_expires(
     "bad",
     ["", "tomorrow", "2027-01-01", "2027-01-01T00:00:00", "2025-12-31T23:59:59Z", LATE, [], {}],
 )
-def test_an_expiry_without_a_zone_or_in_the_past_is_refused(keys: Keys, bad: object) -> None:
+def test_a_key_expiry_without_a_zone_or_in_the_past_is_refused(keys: Keys, bad: object) -> None:
     with pytest.raises(Refused) as caught:
         keys.create(expires_at=bad)
     assert caught.value.field == "expiresAt"
@@ -101,13 +105,13 @@ def test_an_expiry_without_a_zone_or_in_the_past_is_refused(keys: Keys, bad: obj
 
 
 @pytest.mark.parametrize("bad", ["x" * 101, "two\nlines", 7, None])
-def test_a_bad_label_is_refused(keys: Keys, bad: object) -> None:
+def test_a_bad_key_label_is_refused(keys: Keys, bad: object) -> None:
     with pytest.raises(Refused) as caught:
         keys.create(label=bad)  # type: ignore[arg-type]
     assert caught.value.field == "label"
 
 
-def test_it_is_noted_when_a_key_was_last_used_once_a_minute(
+def test_the_last_use_of_a_key_is_recorded_at_most_once_a_minute(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     record, secret = keys.create()
@@ -123,7 +127,7 @@ def test_it_is_noted_when_a_key_was_last_used_once_a_minute(
     assert keys.get(record.id).last_used_at == stamp_of(clock.now())
 
 
-def test_the_keys_of_another_account_are_not_there(
+def test_the_keys_of_another_account_are_not_found(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     record, secret = keys.create()
@@ -135,7 +139,7 @@ def test_the_keys_of_another_account_are_not_there(
     assert owner_of_key(secret, records, clock) is not None
 
 
-def test_who_may_not_change_keys_sees_none_either(
+def test_a_principal_that_may_not_change_keys_cannot_list_keys(
     keys: Keys, records: MemoryRecords, clock: ManualClock
 ) -> None:
     record, _ = keys.create()

@@ -1,3 +1,5 @@
+"""The catalog of records: names, configurations, patches, and adopting the records of other machines."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +27,7 @@ def test_a_record_is_found_by_its_id_and_by_its_name(workspaces: Workspaces) -> 
     assert record.description == "what we know"
 
 
-def test_a_name_is_trimmed_and_unique(workspaces: Workspaces) -> None:
+def test_a_record_name_is_trimmed_and_unique(workspaces: Workspaces) -> None:
     workspaces.create("  notes ")
     with pytest.raises(AlreadyExists):
         workspaces.create("notes")
@@ -33,7 +35,7 @@ def test_a_name_is_trimmed_and_unique(workspaces: Workspaces) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "   ", "two\nlines", "x" * 101, 7, None])
-def test_a_bad_name_is_refused(workspaces: Workspaces, name: object) -> None:
+def test_a_bad_record_name_is_refused(workspaces: Workspaces, name: object) -> None:
     with pytest.raises(Refused) as caught:
         workspaces.create(name)  # type: ignore[arg-type]
     assert caught.value.field == "name"
@@ -61,13 +63,17 @@ def test_a_bad_configuration_is_refused_naming_the_field(
     assert caught.value.field == field
 
 
-def test_an_unknown_key_is_answered_with_the_nearest_valid_one(workspaces: Workspaces) -> None:
+def test_an_unknown_configuration_key_is_refused_with_the_nearest_valid_key(
+    workspaces: Workspaces,
+) -> None:
     with pytest.raises(Refused) as caught:
         workspaces.create("notes", config={"harness": {"enabeld": True}})
     assert caught.value.remedy == "did you mean 'enabled'?"
 
 
-def test_a_patch_merges_objects_and_null_clears(workspaces: Workspaces, clock: ManualClock) -> None:
+def test_a_record_patch_merges_objects_and_null_clears_a_field(
+    workspaces: Workspaces, clock: ManualClock
+) -> None:
     record = workspaces.create("notes", description="x").record
     clock.advance(1)
     patched = workspaces.patch(
@@ -80,7 +86,7 @@ def test_a_patch_merges_objects_and_null_clears(workspaces: Workspaces, clock: M
     assert patched.created_at == record.created_at
 
 
-def test_a_clock_that_was_far_ahead_dates_no_later_change(
+def test_an_updated_at_far_in_the_future_does_not_date_later_changes(
     workspaces: Workspaces, clock: ManualClock
 ) -> None:
     clock.jump(400 * 86_400)
@@ -89,7 +95,7 @@ def test_a_clock_that_was_far_ahead_dates_no_later_change(
     assert workspaces.patch("notes", {"description": "x"}).updated_at == stamp_of(clock.now())
 
 
-def test_a_renamed_record_is_found_by_its_new_name_alone(workspaces: Workspaces) -> None:
+def test_a_renamed_record_is_found_only_by_its_new_name(workspaces: Workspaces) -> None:
     workspaces.create("notes")
     workspaces.create("other")
     workspaces.patch("notes", {"name": "journal"})
@@ -104,7 +110,7 @@ def test_a_renamed_record_is_found_by_its_new_name_alone(workspaces: Workspaces)
 @pytest.mark.parametrize(
     "patch", [{"id": "ws_x"}, {"createdAt": "x"}, {"config": {"x": 1}}, {"name": None}]
 )
-def test_what_cannot_be_changed_is_refused(
+def test_a_patch_of_a_read_only_field_is_refused(
     workspaces: Workspaces, patch: dict[str, object]
 ) -> None:
     record = workspaces.create("notes").record
@@ -142,7 +148,7 @@ def stated(name: str, at: str = NOW, **more: object) -> dict[str, object]:
     return {"id": "usr_" + 24 * "a", "name": name, "createdAt": NOW, "updatedAt": at, **more}
 
 
-def test_a_name_with_what_is_not_seen_that_is_here_already_stays_and_no_other_becomes_one(
+def test_an_existing_name_with_invisible_characters_stays_and_new_names_are_refused(
     clock: ManualClock,
 ) -> None:
     """As older versions gave them, and as another machine still has one."""
@@ -159,7 +165,7 @@ def test_a_name_with_what_is_not_seen_that_is_here_already_stays_and_no_other_be
             users.create({"name": name})
 
 
-def test_another_machines_record_is_adopted_whole_and_found_by_its_new_name(
+def test_an_adopted_record_of_another_machine_is_found_by_its_new_name(
     clock: ManualClock,
 ) -> None:
     users = catalog(clock)
@@ -171,7 +177,9 @@ def test_another_machines_record_is_adopted_whole_and_found_by_its_new_name(
     users.create({"name": "Ann"})
 
 
-def test_what_is_not_there_any_more_is_not_replaced(clock: ManualClock) -> None:
+def test_adopting_a_record_conflicts_if_the_record_to_replace_has_changed(
+    clock: ManualClock,
+) -> None:
     users = catalog(clock)
     with pytest.raises(Conflict):
         users.adopt(stated("Ann"), instead_of=stated("Anna"))
@@ -182,7 +190,7 @@ def test_what_is_not_there_any_more_is_not_replaced(clock: ManualClock) -> None:
     assert users.list()[0].name == "Ann"
 
 
-def test_an_adopted_record_takes_nobodys_name_and_passes_what_every_record_does(
+def test_an_adopted_record_is_validated_and_cannot_take_a_used_name(
     clock: ManualClock,
 ) -> None:
     users = catalog(clock)

@@ -1,3 +1,5 @@
+"""Users of an account: names, external ids of a platform, rights."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,12 +21,12 @@ def users(records: MemoryRecords, clock: ManualClock) -> Users:
     return Users(AccountId("acct_1"), records, clock)
 
 
-def test_a_user_is_found_by_its_id_and_by_the_platforms(users: Users) -> None:
+def test_a_user_is_found_by_its_id_and_by_its_external_id(users: Users) -> None:
     alice = users.create({"externalId": "auth0|7", "name": "Alice"})
     assert users.get(alice.id) == users.get("auth0|7") == alice
 
 
-def test_users_that_a_platform_knows_may_share_a_name(users: Users) -> None:
+def test_users_with_external_ids_may_share_a_name(users: Users) -> None:
     first = users.create({"externalId": "7", "name": "Alice"})
     second = users.create({"externalId": "8", "name": "Alice"})
     assert [user.id for user in users.list()] in ([first.id, second.id], [second.id, first.id])
@@ -32,7 +34,9 @@ def test_users_that_a_platform_knows_may_share_a_name(users: Users) -> None:
         users.get("Alice")
 
 
-def test_an_external_id_and_a_name_without_one_are_unique(users: Users) -> None:
+def test_external_ids_are_unique_and_so_are_names_of_users_without_an_external_id(
+    users: Users,
+) -> None:
     users.create({"externalId": "7"})
     users.create({"name": "Bob"})
     with pytest.raises(AlreadyExists):
@@ -42,25 +46,25 @@ def test_an_external_id_and_a_name_without_one_are_unique(users: Users) -> None:
     users.create({"externalId": "Bob"})  # an id of the platform's is no name
 
 
-def test_a_user_is_made_when_a_platform_first_names_it(users: Users) -> None:
+def test_a_user_is_created_when_a_platform_first_names_an_external_id(users: Users) -> None:
     alice = users.named_by_platform("auth0|7", autocreate=True)
     assert (alice.name, alice.external_id) == ("auth0|7", "auth0|7")
     assert users.named_by_platform("auth0|7", autocreate=False) == alice
     assert users.named_by_platform(alice.id, autocreate=False) == alice
 
 
-def test_a_user_is_not_made_where_that_is_off(users: Users) -> None:
+def test_a_user_is_not_created_if_autocreate_is_off(users: Users) -> None:
     with pytest.raises(NotFound):
         users.named_by_platform("auth0|7", autocreate=False)
     assert users.list() == []
 
 
-def test_a_platforms_owner_is_not_the_owner(users: Users) -> None:
+def test_a_platform_user_named_owner_is_not_the_account_owner(users: Users) -> None:
     owner = users.create({"name": "owner"})
     assert users.named_by_platform("owner", autocreate=True).id != owner.id
 
 
-def test_nobody_is_made_under_an_id_that_looks_like_one_of_ours(users: Users) -> None:
+def test_an_external_id_that_looks_like_a_user_id_is_refused(users: Users) -> None:
     foreign = "usr_0123456789abcdef01234567"
     with pytest.raises(NotFound):
         users.named_by_platform(foreign, autocreate=True)
@@ -76,12 +80,12 @@ def test_a_bad_external_id_is_refused(users: Users, bad: object) -> None:
     assert caught.value.field == "externalId"
 
 
-def test_a_long_external_id_still_gives_a_name(users: Users) -> None:
+def test_a_user_is_created_for_an_external_id_of_the_maximum_length(users: Users) -> None:
     longest = "x" * EXTERNAL_ID_CHARACTERS_MAX
     assert users.named_by_platform(longest, autocreate=True).external_id == longest
 
 
-def test_a_user_that_gains_an_external_id_is_found_by_it_from_then_on(users: Users) -> None:
+def test_a_user_that_gains_an_external_id_is_found_only_by_the_external_id(users: Users) -> None:
     bob = users.create({"name": "Bob"})
     users.patch("Bob", {"externalId": "9"})
     assert users.get("9").id == bob.id
@@ -91,7 +95,7 @@ def test_a_user_that_gains_an_external_id_is_found_by_it_from_then_on(users: Use
     assert users.get("Bob").id == bob.id
 
 
-def test_who_may_not_change_users_is_told_so(
+def test_a_principal_that_may_not_change_users_is_forbidden_to(
     users: Users, records: MemoryRecords, clock: ManualClock
 ) -> None:
     bob = users.create({"name": "Bob"})

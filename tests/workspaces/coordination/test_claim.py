@@ -1,3 +1,5 @@
+"""Claims: an event is claimed once, its outcome stored once, and both expire."""
+
 from __future__ import annotations
 
 import pytest
@@ -46,7 +48,7 @@ def test_an_event_is_claimed_once(records: MemoryRecords, claims: Claims) -> Non
     assert (found.about, found.outcome, found.refusal) == (ABOUT, None, None)
 
 
-def test_the_same_id_with_another_body_is_a_conflict(
+def test_an_event_id_with_another_body_is_a_conflict(
     records: MemoryRecords, claims: Claims
 ) -> None:
     claim = claimed(records, claims)
@@ -57,7 +59,7 @@ def test_the_same_id_with_another_body_is_a_conflict(
         claims.look(KEY, "another body")
 
 
-def test_a_finished_event_is_answered_with_its_outcome(
+def test_a_claim_of_a_finished_event_carries_its_outcome(
     records: MemoryRecords, claims: Claims
 ) -> None:
     records.write(claims.finished(claimed(records, claims), {"reply": "hello"}))
@@ -66,7 +68,7 @@ def test_a_finished_event_is_answered_with_its_outcome(
     assert found.outcome == {"reply": "hello"}
 
 
-def test_a_released_claim_says_why_and_may_be_made_again_with_any_body(
+def test_a_released_claim_names_its_refusal_and_can_be_made_again(
     records: MemoryRecords, claims: Claims
 ) -> None:
     records.write(claims.released(claimed(records, claims), {"code": "not_found"}))
@@ -74,14 +76,14 @@ def test_a_released_claim_says_why_and_may_be_made_again_with_any_body(
     assert claimed(records, claims, "another body").refusal is None
 
 
-def test_an_outcome_is_written_once(records: MemoryRecords, claims: Claims) -> None:
+def test_the_outcome_of_a_claim_is_written_once(records: MemoryRecords, claims: Claims) -> None:
     claim = claimed(records, claims)
     records.write(claims.finished(claim, {"reply": "hello"}))
     with pytest.raises(Conflict):
         records.write(claims.finished(claim, {"reply": "hello again"}))
 
 
-def test_a_claim_is_forgotten_a_day_after_it_was_made(
+def test_a_claim_expires_a_day_after_its_creation(
     records: MemoryRecords, claims: Claims, clock: ManualClock
 ) -> None:
     claim = claimed(records, claims)
@@ -93,7 +95,7 @@ def test_a_claim_is_forgotten_a_day_after_it_was_made(
     assert claims.find(KEY) is None
 
 
-def test_an_event_on_its_way_keeps_its_claim_and_its_outcome_can_still_be_asked_for(
+def test_an_unfinished_event_keeps_its_claim_and_a_late_outcome_can_be_read(
     records: MemoryRecords, claims: Claims, clock: ManualClock
 ) -> None:
     claim = claimed(records, claims)
@@ -106,7 +108,7 @@ def test_an_event_on_its_way_keeps_its_claim_and_its_outcome_can_still_be_asked_
     assert claims.find(KEY) is None
 
 
-def test_what_rested_for_days_is_kept_as_long_as_what_woke_it(
+def test_a_claim_resumed_after_days_lives_as_long_as_the_event_that_resumed_the_turn(
     records: MemoryRecords, claims: Claims, clock: ManualClock
 ) -> None:
     records.write(claims.resting(claimed(records, claims), {"status": "waiting"}))

@@ -1,3 +1,5 @@
+"""Leases: holders, generations, takeover after silence, and the guard that fences writes."""
+
 from __future__ import annotations
 
 import os
@@ -34,17 +36,17 @@ def theirs(records: MemoryRecords, clock: ManualClock) -> Leases:
     return Leases(records, clock)
 
 
-def test_a_lease_lasts_a_minute_is_renewed_every_twenty_seconds_and_given_up_five_early() -> None:
+def test_a_lease_lasts_60_s_renews_every_20_s_and_stops_5_s_early() -> None:
     assert LeaseTimings(lease_s=60.0, renew_s=20.0, stop_early_s=5.0) == TERMS
 
 
-def test_one_of_two_gets_the_lease(mine: Leases, theirs: Leases) -> None:
+def test_a_held_lease_is_refused_to_a_second_caller(mine: Leases, theirs: Leases) -> None:
     mine.acquire(KEY)
     with pytest.raises(Busy, match=rf"in use by another operation \(process {os.getpid()}\)"):
         theirs.acquire(KEY)
 
 
-def test_generations_grow_and_are_never_used_again(mine: Leases, theirs: Leases) -> None:
+def test_lease_generations_grow_and_are_never_reused(mine: Leases, theirs: Leases) -> None:
     generations: list[int] = []
     for leases in (mine, theirs, mine):
         lease = leases.acquire(KEY)
@@ -64,7 +66,7 @@ def test_a_renewed_lease_is_never_taken_over(
         mine.renew(lease)
 
 
-def test_a_silent_holder_is_followed_after_a_whole_lease_time_of_watching(
+def test_a_lease_is_taken_over_only_after_a_full_lease_time_without_renewal(
     mine: Leases, theirs: Leases, clock: ManualClock
 ) -> None:
     mine.acquire(KEY)
@@ -78,7 +80,7 @@ def test_a_silent_holder_is_followed_after_a_whole_lease_time_of_watching(
     assert theirs.acquire(KEY)
 
 
-def test_a_jump_of_the_wall_clock_ends_no_lease(
+def test_a_jump_of_the_wall_clock_does_not_end_a_lease(
     mine: Leases, theirs: Leases, clock: ManualClock
 ) -> None:
     mine.acquire(KEY)
@@ -89,7 +91,7 @@ def test_a_jump_of_the_wall_clock_ends_no_lease(
         theirs.acquire(KEY)
 
 
-def test_a_stale_holder_can_write_nothing(
+def test_a_stale_lease_holder_cannot_write(
     mine: Leases, theirs: Leases, records: MemoryRecords, clock: ManualClock
 ) -> None:
     stale = mine.acquire(KEY)
@@ -108,7 +110,7 @@ def test_a_stale_holder_can_write_nothing(
     records.write(fresh.guard, Put(Key("log", "1"), {"by": "fresh"}))
 
 
-def test_a_lease_let_go_of_with_the_last_write_needs_no_other(
+def test_a_lease_released_with_the_last_write_needs_no_further_write(
     mine: Leases, theirs: Leases, records: MemoryRecords
 ) -> None:
     lease = mine.acquire("c")
@@ -121,13 +123,15 @@ def test_a_lease_let_go_of_with_the_last_write_needs_no_other(
     theirs.renew(later)
 
 
-def test_renewing_disturbs_no_write_in_flight(mine: Leases, records: MemoryRecords) -> None:
+def test_renewing_a_lease_does_not_invalidate_its_guard(
+    mine: Leases, records: MemoryRecords
+) -> None:
     lease = mine.acquire(KEY)
     mine.renew(lease)
     records.write(lease.guard, Put(Key("log", "1"), {}))
 
 
-def test_a_dead_process_of_this_machine_is_followed_at_once(
+def test_the_lease_of_a_dead_process_of_this_machine_is_taken_over_at_once(
     records: MemoryRecords, mine: Leases
 ) -> None:
     code = "from workspaces.localfs.process import this_process; print(this_process())"
@@ -140,11 +144,11 @@ def test_a_dead_process_of_this_machine_is_followed_at_once(
 
 
 @pytest.mark.parametrize("process", ["", "x", "a/b/c", "other-boot:pid:[1]/1/1", "//"])
-def test_nobody_is_judged_dead_without_certainty(process: str) -> None:
+def test_a_process_that_cannot_be_checked_is_not_judged_dead(process: str) -> None:
     assert not is_dead(process)
 
 
-def test_of_many_at_the_same_instant_one_gets_it(
+def test_a_single_caller_of_many_at_the_same_instant_gets_the_lease(
     records: MemoryRecords, clock: ManualClock
 ) -> None:
     won: list[int] = []

@@ -27,7 +27,7 @@ def opened_here(file: Path) -> int:
     return found
 
 
-def test_of_many_threads_that_wait_one_has_the_files_open(tmp_path: Path) -> None:
+def test_only_a_single_waiting_thread_opens_the_files_of_the_writer_lock(tmp_path: Path) -> None:
     file, queue = tmp_path / "w.lock", tmp_path / "w.queue"
     has_to_wait = threading.Semaphore(0)
     written: list[int] = []
@@ -55,7 +55,7 @@ def test_of_many_threads_that_wait_one_has_the_files_open(tmp_path: Path) -> Non
     assert (opened_here(file), opened_here(queue)) == (0, 0)
 
 
-def test_whoever_may_not_wait_is_told_at_once_who_holds_it(tmp_path: Path) -> None:
+def test_a_writer_that_may_not_wait_fails_at_once_naming_the_lock_holder(tmp_path: Path) -> None:
     lock = WriterLock(tmp_path / "w.lock")
     failed: list[WorkspaceBusy] = []
 
@@ -76,7 +76,7 @@ def test_whoever_may_not_wait_is_told_at_once_who_holds_it(tmp_path: Path) -> No
     assert [(busy.holder, busy.process) for busy in failed] == [("the test", os.getpid())]
 
 
-def test_a_child_that_is_forked_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_wait_for_a_writer_thread_of_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "w.lock"
     with _first_thread(file, time.monotonic()) as is_first:
         assert is_first

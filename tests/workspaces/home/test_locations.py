@@ -1,4 +1,4 @@
-"""From a written location to a store, or to a refusal that says what is wrong with it."""
+"""Locations: from the text of a location to a store, or to a refusal that names the broken rule."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from workspaces.storage.s3.blobs import S3Blobs
 from workspaces.storage.sqlite import SqliteRecords
 
 
-def test_a_directory_keeps_its_blobs_under_their_names(tmp_path: Path) -> None:
+def test_a_file_location_stores_blobs_under_their_names(tmp_path: Path) -> None:
     blobs_at(f"file:{tmp_path}").write("notes/a.md", b"hello", expect=ABSENT)
     assert (tmp_path / "blobs/notes/a.md").read_bytes() == b"hello"
     assert blobs_at(f"file:{tmp_path}").read("notes/a.md").data == b"hello"
 
 
-def test_a_bucket_with_and_without_a_prefix_is_a_store_before_any_network() -> None:
+def test_an_s3_location_opens_with_or_without_a_prefix_and_without_network() -> None:
     assert isinstance(blobs_at("s3://my-bucket"), S3Blobs)
     assert isinstance(blobs_at("s3://my-bucket/team/a"), S3Blobs)
     assert isinstance(blobs_at("s3://my-bucket/"), S3Blobs)
 
 
-def test_memory_is_a_place_for_both() -> None:
+def test_a_memory_location_opens_blobs_and_records() -> None:
     assert isinstance(blobs_at("memory:"), MemoryBlobs)
     assert isinstance(records_at("memory:"), MemoryRecords)
 
 
-def test_a_file_of_records_is_kept(tmp_path: Path) -> None:
+def test_a_sqlite_location_creates_its_file(tmp_path: Path) -> None:
     store = records_at(f"sqlite:{tmp_path}/state.db", clock=ManualClock())
     assert isinstance(store, SqliteRecords)
     store.close()
@@ -68,13 +68,13 @@ def test_a_location_that_cannot_be_opened_is_refused_with_its_rule(
 
 
 @pytest.mark.parametrize("location", ["", "s3://bucket", "memory", "sqlite:state.db"])
-def test_a_location_of_records_is_refused_in_the_same_way(location: str) -> None:
+def test_a_records_location_that_cannot_be_opened_is_refused(location: str) -> None:
     with pytest.raises(Refused) as caught:
         records_at(location)
     assert (caught.value.field, caught.value.value) == ("records", location)
 
 
-def test_a_directory_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
+def test_a_file_location_that_cannot_be_created_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Unavailable):
         blobs_at(f"file:{tmp_path}/file/below")

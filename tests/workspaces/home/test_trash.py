@@ -1,4 +1,4 @@
-"""What becomes of a workspace that is over: said in the place first, then moved aside, never unlinked."""
+"""The trash: a deleted workspace gets a tombstone in the bucket first and then moves to the trash."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def account_of(replica: Replica) -> str:
     return replica.workspaces._principal.account_id
 
 
-def test_a_deletion_is_said_in_the_place_and_leaves_nothing_else_there(
+def test_deleting_a_workspace_leaves_only_a_tombstone_in_the_bucket(
     a: Replica, prefix: MemoryPrefix, place: SharedBucket
 ) -> None:
     a.put("MEMORY.md", "one\n")
@@ -63,7 +63,7 @@ def test_a_deletion_is_said_in_the_place_and_leaves_nothing_else_there(
     assert list((a.home.root / "sync").iterdir()) == []
 
 
-def test_the_tombstone_stands_before_anything_goes(
+def test_a_tombstone_is_written_before_any_file_of_the_workspace_is_removed(
     tmp_path: Path, prefix: MemoryPrefix, records: MemoryRecords
 ) -> None:
     """Whatever request fails: the record is here, or the tombstone is there."""
@@ -89,7 +89,7 @@ def test_the_tombstone_stands_before_anything_goes(
             calm.workspaces.delete("notes")
 
 
-def test_another_machine_stops_and_buries_with_what_was_never_pushed(
+def test_another_machine_moves_a_deleted_workspace_with_unpushed_files_to_its_trash(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     for name in ("MEMORY.md", "same.md", "notes/x.md"):
@@ -117,7 +117,7 @@ def test_another_machine_stops_and_buries_with_what_was_never_pushed(
     assert b.workspaces.move_to_trash(record.id, why="elsewhere") is None
 
 
-def test_what_was_never_pushed_is_in_the_note_and_in_the_history(a: Replica) -> None:
+def test_the_trash_note_and_the_history_contain_unpushed_files(a: Replica) -> None:
     for name in ("MEMORY.md", "same.md"):
         a.put(name, f"{name}\n")
     a.sync.run()
@@ -136,7 +136,7 @@ def test_what_was_never_pushed_is_in_the_note_and_in_the_history(a: Replica) -> 
 
 
 @pytest.mark.parametrize("dies_at", ["record", "files", "history"])
-def test_a_burial_that_was_interrupted_is_gone_on_with(
+def test_an_interrupted_move_to_the_trash_is_completed(
     a: Replica, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put("MEMORY.md", "one\n")
@@ -177,7 +177,7 @@ def test_a_burial_that_was_interrupted_is_gone_on_with(
     assert {one.unpushed for one in trash_entries(a.home)} == {("MEMORY.md",)}
 
 
-def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
+def test_deleting_a_local_workspace_makes_no_request_to_the_bucket(
     a: Replica, prefix: MemoryPrefix, tmp_path: Path
 ) -> None:
     own = MemoryRecords()
@@ -198,7 +198,7 @@ def test_a_workspace_of_this_machine_alone_is_deleted_without_asking_anybody(
     assert prefix.asked == []
 
 
-def test_a_users_key_deletes_nothing_and_says_nothing(
+def test_a_user_key_cannot_delete_a_workspace_or_write_a_tombstone(
     a: Replica, prefix: MemoryPrefix, records: MemoryRecords, place: SharedBucket
 ) -> None:
     principal = replace(a.workspaces._principal, may_configure=False)
@@ -209,7 +209,7 @@ def test_a_users_key_deletes_nothing_and_says_nothing(
     assert prefix.asked == []
 
 
-def test_where_it_is_kept_is_the_one_thing_that_is_not_told(a: Replica) -> None:
+def test_the_storage_setting_of_a_workspace_is_not_shared_in_the_registry(a: Replica) -> None:
     record = a.workspaces.patch("notes", {"config": {"quota": {"files": 5}}})
     assert shared_json(record)["config"] == {"quota": {"files": 5}}
     a.workspaces.move_to_trash(record.id, why="elsewhere")
@@ -217,7 +217,7 @@ def test_where_it_is_kept_is_the_one_thing_that_is_not_told(a: Replica) -> None:
     assert adopted == record
 
 
-def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: SharedBucket) -> None:
+def test_deleting_a_private_workspace_writes_a_tombstone(a: Replica, place: SharedBucket) -> None:
     workspace_id = private_to_user(a.workspaces._principal.user_id)
     assert a.workspaces.private(workspace_id, create=True) is not None
     a.workspaces.delete(workspace_id)
@@ -226,7 +226,7 @@ def test_a_private_workspace_is_deleted_like_every_other(a: Replica, place: Shar
     assert not isinstance(seen.entry, LiveEntry)
 
 
-def test_what_people_put_into_the_trash_is_no_note(a: Replica) -> None:
+def test_foreign_files_in_the_trash_are_not_listed_as_trash_entries(a: Replica) -> None:
     trash = a.home.trash_root
     (trash / "mine").mkdir()
     (trash / "mine" / "note.json").write_text('{"workspace": 7}')

@@ -1,4 +1,4 @@
-"""What machines tell each other of an account's records, and what is believed of it."""
+"""The registry of an account: entries and tombstones in the bucket, and which bytes are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def put(prefix: MemoryPrefix, name: str, data: object, account_id: str = ACCOUNT
         ("agent", "agent_" + 24 * "f", "agents/agent_ffffffffffffffffffffffff.json"),
     ],
 )
-def test_an_entry_comes_back_as_it_was_told_and_lies_where_the_data_page_says(
+def test_a_registry_entry_is_read_back_as_written_from_its_documented_path(
     roster: Registry, prefix: MemoryPrefix, kind: RegistryKind, entry_id: str, name: str
 ) -> None:
     for entry in (
@@ -73,7 +73,9 @@ def test_an_entry_comes_back_as_it_was_told_and_lies_where_the_data_page_says(
     assert [stat.name for stat in prefix.store.scan()] == [f".records/{ACCOUNT}/{name}"]
 
 
-def test_nobody_overwrites_what_it_has_not_seen(roster: Registry) -> None:
+def test_a_registry_write_with_a_stale_token_is_a_conflict(
+    roster: Registry,
+) -> None:
     workspace_id = new_id("ws")
     first = roster.write("workspace", LiveEntry(workspace_id, record(workspace_id)), expect=ABSENT)
     other = LiveEntry(workspace_id, record(workspace_id, name="other"))
@@ -84,7 +86,7 @@ def test_nobody_overwrites_what_it_has_not_seen(roster: Registry) -> None:
         roster.write("workspace", other, expect=first)
 
 
-def test_a_tombstone_replaces_whatever_was_told_and_is_written_once(roster: Registry) -> None:
+def test_a_tombstone_replaces_a_registry_entry_and_is_written_only_once(roster: Registry) -> None:
     workspace_id = new_id("ws")
     roster.write("workspace", LiveEntry(workspace_id, record(workspace_id), epoch=2), expect=ABSENT)
     seen = roster.write_tombstone("workspace", workspace_id, "notes", NOW)
@@ -133,7 +135,7 @@ GOOD = {"format": 1, "epoch": 0, "record": record(WS)}
         {"format": 1, "deleted": True},
     ],
 )
-def test_what_cannot_be_believed_is_refused(
+def test_an_invalid_registry_entry_is_refused(
     roster: Registry, prefix: MemoryPrefix, data: object
 ) -> None:
     put(prefix, f"workspaces/{WS}.json", data)
@@ -143,7 +145,7 @@ def test_what_cannot_be_believed_is_refused(
     assert isinstance(found["workspace", WS], InvalidEntry)
 
 
-def test_an_absurd_size_is_not_even_read(roster: Registry, prefix: MemoryPrefix) -> None:
+def test_an_oversized_registry_entry_is_not_read(roster: Registry, prefix: MemoryPrefix) -> None:
     put(prefix, f"workspaces/{WS}.json", b" " * (ENTRY_BYTES_MAX + 1))
     prefix.asked.clear()
     listing = roster.look()
@@ -170,7 +172,7 @@ def test_an_absurd_size_is_not_even_read(roster: Registry, prefix: MemoryPrefix)
         "elsewhere.json",
     ],
 )
-def test_a_name_that_is_none_of_an_entry_is_listed_and_left_alone(
+def test_an_unknown_name_in_the_registry_is_listed_and_not_read(
     roster: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     from workspaces.storage.blobs import Stat, Token
@@ -180,7 +182,7 @@ def test_a_name_that_is_none_of_an_entry_is_listed_and_left_alone(
     assert [doubt.name for doubt in hostile.look().doubts] == [name]
 
 
-def test_more_entries_than_there_may_be_are_listed_as_such() -> None:
+def test_registry_entries_over_the_limit_are_listed_as_doubtful() -> None:
     from workspaces.storage.blobs import Stat, Token
 
     stats = [Stat(f"agents/agent_{n:024x}.json", 10, Token("t")) for n in range(ENTRIES_MAX + 2)]
@@ -188,7 +190,7 @@ def test_more_entries_than_there_may_be_are_listed_as_such() -> None:
     assert (len(listing.tokens), len(listing.doubts)) == (ENTRIES_MAX, 2)
 
 
-def test_accounts_are_those_with_an_entry_under_an_id_of_an_account(
+def test_a_bucket_lists_only_accounts_with_a_valid_account_id(
     place: SharedBucket, roster: Registry, prefix: MemoryPrefix
 ) -> None:
     roster.write("account", LiveEntry(ACCOUNT, record(ACCOUNT)), expect=ABSENT)
@@ -199,7 +201,7 @@ def test_accounts_are_those_with_an_entry_under_an_id_of_an_account(
     assert [doubt.name for doubt in doubts] == ["evil/account.json"]
 
 
-def test_what_is_swept_is_the_workspace_and_nothing_else(
+def test_sweeping_a_workspace_from_the_bucket_removes_no_other_workspace(
     place: SharedBucket, prefix: MemoryPrefix
 ) -> None:
     from workspaces.ids import namespace

@@ -1,4 +1,4 @@
-"""What is to be done about one record, case by case; and that machines which do it end the same."""
+"""The merge of the registry: the action for each state of a record, and that all machines converge."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ OLD, NEW, OTHER = living("notes"), living("new", 1), living("other", 2)
         (living(epoch=2), told("notes"), None, Publish(living(epoch=2), ABSENT)),
     ],
 )
-def test_what_is_done(
+def test_each_state_of_a_record_has_its_registry_action(
     base: RegistryEntry | None,
     here: dict[str, Any] | None,
     there: RegistryEntry | None,
@@ -107,12 +107,12 @@ def test_what_is_done(
     assert decided(base, here, there) == expected
 
 
-def test_a_record_comes_where_it_is_wanted() -> None:
+def test_a_registry_entry_is_applied_on_a_machine_that_wants_the_record() -> None:
     assert decided(None, None, OLD, is_wanted=True) == Apply(OLD.record, StoredEntry(OLD, T))
     assert decided(dead(), None, OLD, is_wanted=True) == PublishDeletion(dead(), T)
 
 
-def test_under_an_id_that_comes_again_a_new_life_has_the_next_epoch() -> None:
+def test_a_record_created_again_under_its_old_id_gets_the_next_epoch() -> None:
     again = {"comes_again": True}
     assert decided(dead(), told("notes"), dead(), **again) == Publish(living(epoch=1), T)
     assert decided(None, told("notes"), dead(4), **again) == Publish(living(epoch=5), T)
@@ -122,7 +122,7 @@ def test_under_an_id_that_comes_again_a_new_life_has_the_next_epoch() -> None:
     assert decided(dead(), told("notes"), None, **again) == Publish(living(epoch=1), ABSENT)
 
 
-def test_where_records_are_shared_the_roster_is_told_and_tells_nothing() -> None:
+def test_with_shared_records_the_registry_is_written_but_not_followed() -> None:
     assert decided(OLD, told("notes"), NEW, here_decides=True) == Publish(OLD, T)
     assert decided(OLD, told("new", 1), OTHER, here_decides=True) == Publish(NEW, T)
     assert decided(OLD, told("notes"), dead(), here_decides=True) == RemoveLocal(
@@ -130,7 +130,7 @@ def test_where_records_are_shared_the_roster_is_told_and_tells_nothing() -> None
     )
 
 
-def test_what_only_one_side_changed_counts_key_by_key() -> None:
+def test_registry_records_merge_key_by_key() -> None:
     base = told(config={"quota": {"files": 1, "bytes": 2}, "harness": {"enabled": True}})
     here = told(minute=1, config={"quota": {"files": 9, "bytes": 2}, "harness": {"enabled": True}})
     there = told("new", 2, config={"quota": {"files": 1, "bytes": 8}}, description="d")
@@ -139,7 +139,7 @@ def test_what_only_one_side_changed_counts_key_by_key() -> None:
     assert merge_records(base, there, here) == (expected, ())
 
 
-def test_where_both_changed_one_value_the_later_record_counts_and_it_is_said() -> None:
+def test_a_value_changed_on_both_sides_takes_the_later_record_and_is_reported() -> None:
     base, here = told(config={"a": 1, "b": [1]}), told(minute=3, config={"a": 2, "b": [1, 2]})
     there = told(minute=2, config={"b": [1, 3], "c": 0})
     expected = told(minute=3, config={"a": 2, "b": [1, 2], "c": 0})
@@ -179,7 +179,7 @@ class Shared:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_machines_that_change_and_delete_at_random_end_the_same(seed: int) -> None:
+def test_registries_of_three_machines_converge_after_random_changes(seed: int) -> None:
     chance, shared, was_deleted = random.Random(seed), Shared(), False
     shared.step(0)
     for minute in range(40):

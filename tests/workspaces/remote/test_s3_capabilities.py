@@ -1,4 +1,4 @@
-"""The probe finds out which stores keep their word, and leaves nothing behind."""
+"""Capabilities of a store: the probe finds out which stores honour conditions, and leaves no blob behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[S3Server], S3
 
 
 @pytest.mark.parametrize("server", ["seaweedfs", "moto_s3"])
-def test_a_server_that_honours_conditions_is_recognised(
+def test_the_probe_recognises_an_s3_server_that_honours_conditions(
     server: str, request: pytest.FixtureRequest, open_on: Callable[[S3Server], S3Blobs]
 ) -> None:
     store = open_on(request.getfixturevalue(server))
@@ -51,7 +51,7 @@ def test_a_server_that_honours_conditions_is_recognised(
     assert list(store.walk()) == []
 
 
-def test_rclone_is_recognised_as_ignoring_conditions(
+def test_the_probe_recognises_that_rclone_ignores_conditions(
     rclone_s3: S3Server, open_on: Callable[[S3Server], S3Blobs]
 ) -> None:
     store = open_on(rclone_s3)
@@ -59,7 +59,9 @@ def test_rclone_is_recognised_as_ignoring_conditions(
     assert list(store.walk()) == []
 
 
-def test_memory_and_directories_are_honest(tmp_path: Path) -> None:
+def test_the_probe_recognises_memory_and_directories_as_honouring_conditions(
+    tmp_path: Path,
+) -> None:
     for store in (MemoryBlobs(), blobs_at(f"file:{tmp_path}")):
         assert probe(store) == HONEST
         assert list(store.scan()) == []
@@ -94,14 +96,14 @@ class _RefusesEveryToken(MemoryBlobs):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_half_a_word_is_not_taken_for_a_whole_one(
+def test_the_probe_detects_a_store_that_honours_only_some_conditions(
     store: MemoryBlobs, honesty: Capabilities
 ) -> None:
     assert probe(store) == honesty
     assert list(store.scan()) == []
 
 
-def test_a_store_that_cannot_be_asked_is_unavailable_and_not_dishonest(
+def test_the_probe_reports_an_unreachable_store_as_unavailable(
     seaweedfs: S3Server, open_on: Callable[..., S3Blobs]
 ) -> None:
     with faulty_proxy(seaweedfs.url) as proxy:
@@ -128,7 +130,7 @@ class AcceptsBrokenGuards(MemoryRecords):
         return super().write(*(change for change in changes if not isinstance(change, Check)))
 
 
-def test_a_record_store_that_keeps_its_conditions_is_recognised(tmp_path: Path) -> None:
+def test_the_probe_recognises_record_stores_that_honour_conditions(tmp_path: Path) -> None:
     stores: list[RecordStore] = [MemoryRecords(), SqliteRecords(tmp_path / "state.db")]
     for store in stores:
         assert keeps_conditions(store)
@@ -136,7 +138,7 @@ def test_a_record_store_that_keeps_its_conditions_is_recognised(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("dynamodb")
-def test_dynamodb_is_recognised_too() -> None:
+def test_the_probe_recognises_that_dynamodb_honours_conditions() -> None:
     make_record_table("honest-records")
     store = records_at("dynamodb:honest-records")
     assert keeps_conditions(store)
@@ -144,6 +146,8 @@ def test_dynamodb_is_recognised_too() -> None:
 
 
 @pytest.mark.parametrize("liar", [AcceptsStaleWrites, AcceptsBrokenGuards])
-def test_a_record_store_that_ignores_conditions_is_found_out(liar: type[MemoryRecords]) -> None:
+def test_the_probe_detects_a_record_store_that_ignores_conditions(
+    liar: type[MemoryRecords],
+) -> None:
     store = liar()
     assert not keeps_conditions(store)

@@ -1,4 +1,4 @@
-"""The blob stores that need nothing but this machine."""
+"""Conformance of the blob stores in memory and in a directory."""
 
 from __future__ import annotations
 

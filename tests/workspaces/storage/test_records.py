@@ -1,4 +1,4 @@
-"""The record stores that need nothing but this machine."""
+"""Conformance of the record stores in memory and in SQLite."""
 
 from __future__ import annotations
 

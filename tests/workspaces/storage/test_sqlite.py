@@ -1,4 +1,4 @@
-"""SQLite between many threads and processes, under SIGKILL, and on disks and files that are no good."""
+"""SQLite records: many threads and processes, SIGKILL, full disks, damaged files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def store(file: Path) -> Iterator[SqliteRecords]:
 
 
 class TestProcesses:
-    def test_increments_of_four_processes_that_start_at_once_are_exact(self, file: Path) -> None:
+    def test_concurrent_increments_of_four_processes_are_all_counted_in_sqlite(
+        self, file: Path
+    ) -> None:
         writers = [start("increment", file, 250) for _ in range(4)]
         assert [ended(writer) for writer in writers] == [(0, "")] * 4
         store = SqliteRecords(file)
@@ -63,7 +65,7 @@ class TestProcesses:
         assert (item.value, item.counter) == ({"n": 1000}, 1000)
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_killed_writers_tear_nothing_and_lose_nothing_that_was_acknowledged(
+    def test_killed_sqlite_writers_tear_no_batch_and_lose_no_acknowledged_write(
         self, file: Path, store: SqliteRecords, seed: int
     ) -> None:
         dice = random.Random(seed)
@@ -89,11 +91,11 @@ class TestProcesses:
         assert integrity(file) == "ok"
         assert store.write(Put(A, {})) == (1,)
 
-    def test_a_forked_child_uses_connections_of_its_own(self, file: Path) -> None:
+    def test_a_forked_child_opens_its_own_sqlite_connections(self, file: Path) -> None:
         assert run(*python(WRITER, "fork", file, 100)) == "0 100 100\n"
         assert integrity(file) == "ok"
 
-    def test_expired_items_do_not_pile_up(self, file: Path) -> None:
+    def test_sqlite_removes_expired_items(self, file: Path) -> None:
         clock = ManualClock()
         store = SqliteRecords(file, clock=clock)
         soon = clock.now().timestamp() + 1
@@ -118,12 +120,12 @@ class TestProcesses:
 
 
 class TestThreads:
-    def test_many_may_open_a_new_file_at_once(self, tmp_path: Path) -> None:
+    def test_many_threads_can_open_a_new_sqlite_file_at_once(self, tmp_path: Path) -> None:
         for n in range(20):
             file = tmp_path / f"{n}.db"
             race(6, lambda _, file=file: SqliteRecords(file).close())
 
-    def test_closing_from_another_thread_lets_writes_under_way_end_and_refuses_later_ones(
+    def test_closing_sqlite_records_lets_running_writes_finish_and_refuses_later_writes(
         self, file: Path
     ) -> None:
         for _ in range(5):
@@ -154,16 +156,16 @@ class TestThreads:
             assert set(written) <= found
             assert store._pools[os.getpid()] == []
 
-    def test_threads_that_end_leave_no_connections_behind(self, store: SqliteRecords) -> None:
+    def test_ended_threads_leave_a_bounded_number_of_sqlite_connections(
+        self, store: SqliteRecords
+    ) -> None:
         for _ in range(3):
             race(CONNECTIONS_KEPT_MAX + 4, lambda _: [store.get(A) for _ in range(20)])
         assert len(store._pools[os.getpid()]) <= CONNECTIONS_KEPT_MAX
 
 
 class TestTurns:
-    def test_of_a_hundred_threads_that_write_at_once_all_come_to_it_in_time(
-        self, file: Path
-    ) -> None:
+    def test_each_of_a_hundred_sqlite_writers_gets_its_turn(self, file: Path) -> None:
         """However long that takes: SQLite itself is not asked to wait, as it lets some wait for ever."""
 
         class Turns(SqliteRecords):
@@ -184,9 +186,7 @@ class TestTurns:
         assert len(store._pools[os.getpid()]) == 1, "only who writes needs a connection"
         store.close()
 
-    def test_a_child_that_is_forked_while_a_thread_writes_may_write(
-        self, store: SqliteRecords
-    ) -> None:
+    def test_a_child_forked_during_a_sqlite_write_can_write(self, store: SqliteRecords) -> None:
         with store._write_turn():
             child = os.fork()
             if child == 0:
@@ -203,13 +203,15 @@ class TestTurns:
 
 
 class TestMeanwhile:
-    def test_it_begins_when_nothing_is_left_but_to_wait(self, store: SqliteRecords) -> None:
+    def test_sqlite_starts_parallel_work_before_the_batch_is_committed(
+        self, store: SqliteRecords
+    ) -> None:
         found: list[Item | None] = []
         with meanwhile(lambda: found.append(store.get(GUARD))):
             store.write(Put(COUNT, {}), Put(GUARD, {}))
         assert found == [None]
 
-    def test_nothing_begins_for_what_is_refused(self, store: SqliteRecords) -> None:
+    def test_a_refused_sqlite_batch_starts_no_parallel_work(self, store: SqliteRecords) -> None:
         store.write(Put(GUARD, {}))
         begun: list[None] = []
         with meanwhile(lambda: begun.append(None)), pytest.raises(Conflict):
@@ -218,7 +220,7 @@ class TestMeanwhile:
 
 
 class TestBadFiles:
-    def test_a_locked_database_is_unavailable_within_its_wait(
+    def test_a_locked_sqlite_database_is_unavailable_after_its_wait(
         self, file: Path, store: SqliteRecords, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sqlite, "WAIT_FOR_LOCK_S", LONG_S)
@@ -236,7 +238,7 @@ class TestBadFiles:
         holder.close()
         impatient.close()
 
-    def test_a_database_that_is_locked_while_it_is_made_is_unavailable_within_its_wait(
+    def test_a_sqlite_database_locked_during_creation_is_unavailable_after_its_wait(
         self, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sqlite, "WAIT_FOR_LOCK_S", LONG_S)
@@ -248,7 +250,9 @@ class TestBadFiles:
         assert time.monotonic() - begin < LONG_S / 10
         holder.close()
 
-    def test_a_full_disk_is_named_and_what_was_written_stays(self, file: Path, strace: str) -> None:
+    def test_a_full_disk_is_named_and_written_sqlite_records_stay(
+        self, file: Path, strace: str
+    ) -> None:
         fault = "inject=pwrite64:error=ENOSPC:when=60..64"
         command = python(WRITER, "fill", file, 100)
         told = json.loads(run(strace, "-f", "-o", "/dev/null", "-e", fault, *command))
@@ -260,7 +264,7 @@ class TestBadFiles:
         store.close()
         assert integrity(file) == "ok"
 
-    def test_a_failing_disk_is_named_and_what_was_written_stays(
+    def test_a_failing_disk_is_named_and_written_sqlite_records_stay(
         self, file: Path, strace: str
     ) -> None:
         fault = "inject=fdatasync:error=EIO:when=20..21"
@@ -273,7 +277,7 @@ class TestBadFiles:
         store.close()
         assert integrity(file) == "ok"
 
-    def test_a_file_that_may_not_be_written_is_named(self) -> None:
+    def test_a_read_only_sqlite_file_is_named(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "state.db"
             store = SqliteRecords(file)
@@ -288,19 +292,21 @@ class TestBadFiles:
             Path(directory).chmod(0o755)
 
     @pytest.mark.parametrize("name", ["", "missing/state.db"])
-    def test_a_place_where_no_file_can_be_is_named(self, tmp_path: Path, name: str) -> None:
+    def test_an_impossible_sqlite_path_is_named(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(Unavailable, match="cannot be written") as caught:
             SqliteRecords(tmp_path / name)
         assert "home" in str(caught.value.remedy)
 
-    def test_a_file_that_is_no_database_is_named_and_left_alone(self, file: Path) -> None:
+    def test_a_file_that_is_not_a_sqlite_database_is_named_and_not_changed(
+        self, file: Path
+    ) -> None:
         file.write_bytes(b"these are my notes\n" * 100)
         with pytest.raises(Unavailable, match="damaged") as caught:
             SqliteRecords(file)
         assert "restore it" in str(caught.value.remedy)
         assert file.read_bytes() == b"these are my notes\n" * 100
 
-    def test_a_damaged_page_is_named_and_no_other_error_comes_out(self, file: Path) -> None:
+    def test_a_damaged_sqlite_page_is_reported_as_unavailable(self, file: Path) -> None:
         store = SqliteRecords(file)
         for first in range(0, 400, 100):
             puts = (Put(Key("p", f"{first + n:03}"), {"t": "x" * 200}) for n in range(100))
@@ -316,7 +322,7 @@ class TestBadFiles:
             store.scan("p")
         store.close()
 
-    def test_a_value_that_is_no_longer_json_is_damage(
+    def test_a_sqlite_value_that_is_not_json_is_reported_as_damage(
         self, file: Path, store: SqliteRecords
     ) -> None:
         store.write(Put(A, {}))
@@ -328,7 +334,7 @@ class TestBadFiles:
             with pytest.raises(Unavailable, match="damaged"):
                 read()
 
-    def test_a_newer_format_is_refused_and_left_alone(self, file: Path) -> None:
+    def test_a_sqlite_file_of_a_newer_format_is_refused_and_not_changed(self, file: Path) -> None:
         SqliteRecords(file).close()
         hand = sqlite3.connect(file)
         hand.execute(f"pragma user_version = {FORMAT + 1}")

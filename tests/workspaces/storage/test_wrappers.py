@@ -1,4 +1,4 @@
-"""The wrappers of both ports: each keeps the contract of what it wraps, and adds its one thing."""
+"""The wrappers of both ports: read-only, logged, retrying, faulty; each passes the conformance tests."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class TestReadOnlyRecords(RecordStoreConformance):
 
 
 class TestReadOnly:
-    def test_every_write_of_blobs_is_refused_and_nothing_changes(self) -> None:
+    def test_a_read_only_blob_store_refuses_every_write(self) -> None:
         inner = MemoryBlobs()
         token = inner.write("a.md", b"one", expect=ANY)
         store = ReadOnlyBlobs(inner)
@@ -137,7 +137,7 @@ class TestReadOnly:
                 store.delete("a.md", expect=expect)
         assert inner.read("a.md").data == b"one"
 
-    def test_every_write_of_records_is_refused_and_nothing_changes(self) -> None:
+    def test_a_read_only_record_store_refuses_every_write(self) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"n": 1}))
         for change in (Put(A, {}), Delete(A), Check(A, 1)):
@@ -147,7 +147,7 @@ class TestReadOnly:
 
 
 class TestLogged:
-    def test_a_line_names_the_call_its_size_and_its_duration_but_no_contents(
+    def test_a_log_line_of_blobs_has_call_size_and_duration_but_no_contents(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG, LOG.name)
@@ -168,7 +168,7 @@ class TestLogged:
         assert lines[2]["found"] == 1
         assert "secret" not in caplog.text
 
-    def test_records_are_logged_by_key_and_never_by_value(
+    def test_a_log_line_of_records_has_keys_but_no_values(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG, LOG.name)
@@ -182,7 +182,7 @@ class TestLogged:
         assert lines[0]["changes"] == ["Put p / a", "Delete p / b"]
         assert "secret" not in caplog.text
 
-    def test_a_store_that_does_not_answer_is_a_warning(
+    def test_an_unavailable_store_is_logged_as_a_warning(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG, LOG.name)
@@ -192,7 +192,7 @@ class TestLogged:
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert "planned fault" in caplog.messages[0]
 
-    def test_a_scan_that_is_left_says_so(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_abandoned_scan_is_logged_as_left(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG, LOG.name)
         store = LoggedBlobs(MemoryBlobs(), "files", LOG)
         for name in "abc":
@@ -204,7 +204,7 @@ class TestLogged:
 
 
 class TestPatience:
-    def test_pauses_grow_are_jittered_and_end(self) -> None:
+    def test_retries_have_growing_jittered_pauses_and_end(self) -> None:
         pauses: list[float] = []
         store = RetryingBlobs(FaultyBlobs(MemoryBlobs(), endless(BEFORE)), sleep=pauses.append)
         with pytest.raises(Unavailable, match="before the effect"):
@@ -212,7 +212,7 @@ class TestPatience:
         assert len(pauses) == Retries().tries_max - 1
         assert all(p <= 0.05 * 2**n for n, p in enumerate(pauses))
 
-    def test_no_try_begins_after_the_time_is_up(self, clock: ManualClock) -> None:
+    def test_retries_end_at_the_time_limit(self, clock: ManualClock) -> None:
         tries = itertools.count()
         slow = Slow(FaultyBlobs(MemoryBlobs(), endless(BEFORE)), clock, seconds=20, calls=tries)
         store = RetryingBlobs(slow, STUBBORN, clock=clock, sleep=no_pause)
@@ -221,7 +221,7 @@ class TestPatience:
         assert next(tries) == 2
 
     @pytest.mark.parametrize("error", [NotFound, Conflict, Refused])
-    def test_what_is_no_outage_is_not_repeated(self, error: type[Exception]) -> None:
+    def test_retries_do_not_repeat_errors_that_are_no_outage(self, error: type[Exception]) -> None:
         pauses: list[float] = []
         store = RetryingBlobs(MemoryBlobs(), sleep=pauses.append)
         store.write("a.md", b"", expect=ANY)
@@ -237,9 +237,7 @@ class TestPatience:
 
 class TestLostAnswersOfBlobs:
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conditional_write_happens_once_whichever_way_it_failed(
-        self, fault: StoreFault
-    ) -> None:
+    def test_a_retried_conditional_blob_write_is_applied_once(self, fault: StoreFault) -> None:
         inner = MemoryBlobs()
         store = retrying(inner, fault)
         first = store.write("a.md", b"one", expect=ABSENT)
@@ -251,7 +249,7 @@ class TestLostAnswersOfBlobs:
         assert list(inner.scan()) == []
 
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conflict_that_is_one_stays_one(self, fault: StoreFault) -> None:
+    def test_a_retried_blob_write_still_reports_a_real_conflict(self, fault: StoreFault) -> None:
         inner = MemoryBlobs()
         stale = inner.write("a.md", b"one", expect=ABSENT)
         inner.write("a.md", b"two", expect=ANY)
@@ -261,7 +259,7 @@ class TestLostAnswersOfBlobs:
             retrying(inner, fault).delete("a.md", expect=stale)
         assert inner.read("a.md").data == b"two"
 
-    def test_a_scan_that_breaks_off_goes_on_where_it_was(self) -> None:
+    def test_a_retried_scan_continues_where_the_fault_occurred(self) -> None:
         inner = MemoryBlobs()
         names = [f"{n:02}.md" for n in range(30)]
         for name in names:
@@ -276,7 +274,7 @@ class TestLostAnswersOfBlobs:
 
 class TestLostAnswersOfRecords:
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_batch_happens_once_whichever_way_it_failed(self, fault: StoreFault) -> None:
+    def test_a_retried_record_batch_is_applied_once(self, fault: StoreFault) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"holder": "me"}))
         inner.write(Put(C, {}))
@@ -287,7 +285,7 @@ class TestLostAnswersOfRecords:
         assert (value(inner, B), inner.get(C)) == ({"text": "!"}, None)
 
     @pytest.mark.parametrize("fault", [BEFORE, AFTER])
-    def test_a_conflict_that_is_one_stays_one(self, fault: StoreFault) -> None:
+    def test_a_retried_record_write_still_reports_a_real_conflict(self, fault: StoreFault) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"by": "other"}))
         with pytest.raises(Conflict):
@@ -299,7 +297,7 @@ class TestLostAnswersOfRecords:
             retrying_records(inner, fault).write(Check(A, 7), Delete(B, 1))
         assert (value(inner, A), value(inner, B)) == ({"by": "other"}, {})
 
-    def test_what_others_wrote_on_top_makes_it_unknown(self) -> None:
+    def test_a_retried_put_followed_by_a_foreign_write_is_unknown(self) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {"n": 1}))
 
@@ -311,20 +309,20 @@ class TestLostAnswersOfRecords:
             store.write(Put(A, {"n": 2}, expect=1))
         assert value(inner, A) == {"n": 3}
 
-    def test_a_conditional_delete_alone_is_unknown(self) -> None:
+    def test_a_conditional_delete_with_a_lost_answer_is_unknown(self) -> None:
         inner = MemoryRecords()
         inner.write(Put(A, {}))
         with pytest.raises(Unavailable):
             retrying_records(inner, AFTER).write(Delete(A, expect=1))
 
-    def test_a_batch_that_expects_nothing_is_repeated(self) -> None:
+    def test_a_batch_without_conditions_is_retried(self) -> None:
         inner = MemoryRecords()
         inner.write(Put(B, {}))
         assert retrying_records(inner, AFTER).write(Put(A, {"n": 1}), Delete(B)) == (2,)
         assert (value(inner, A), inner.get(B)) == ({"n": 1}, None)
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_of_competing_increments_all_that_were_acknowledged_and_no_others_count(
+    def test_competing_retried_increments_count_each_acknowledged_increment_once(
         self, seed: int
     ) -> None:
         inner = MemoryRecords()
@@ -359,7 +357,7 @@ class TestLostAnswersOfRecords:
         between=st.lists(st.sampled_from(["nothing", "put", "move guard"]), max_size=6),
         expect=st.sampled_from([ABSENT, 1, 2, 3]),
     )
-    def test_success_means_written_and_conflict_means_nothing_was(
+    def test_a_retried_batch_that_succeeds_was_applied_and_a_conflict_was_not(
         self, plan: list[StoreFault], between: list[str], expect: object
     ) -> None:
         """Whatever others do in the pauses."""
@@ -397,12 +395,12 @@ class TestLostAnswersOfRecords:
 
 
 class TestFaults:
-    def test_one_seed_is_one_plan(self) -> None:
+    def test_the_same_seed_gives_the_same_plan_of_faults(self) -> None:
         plans = [list(itertools.islice(seeded(seed), 200)) for seed in (1, 1, 2)]
         assert plans[0] == plans[1] != plans[2]
         assert set(plans[0]) == set(StoreFault)
 
-    def test_before_leaves_nothing_and_after_leaves_the_effect(self) -> None:
+    def test_a_fault_before_has_no_effect_and_a_fault_after_has_the_effect(self) -> None:
         inner = MemoryBlobs()
         store = FaultyBlobs(inner, iter([BEFORE, AFTER]), "of seed 1")
         for effect in ([], ["a.md"]):

@@ -1,3 +1,5 @@
+"""The baseline: conditional changes of rows, durability, damage, and what a connection may remember."""
+
 from __future__ import annotations
 
 import os
@@ -27,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "sync.db"
 
 
-def test_rows_are_there_for_the_next_process(file: Path) -> None:
+def test_baseline_rows_are_visible_to_the_next_process(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1)), BaselineChange(B, None, agreed(2))])
     baseline.close()
@@ -39,7 +41,7 @@ def test_rows_are_there_for_the_next_process(file: Path) -> None:
 
 
 @pytest.mark.parametrize("paths", [(), (A,), (A, B)])
-def test_rows_are_those_of_the_directory_that_is_written_down(
+def test_baseline_rows_are_given_only_for_the_directory_they_were_noted_for(
     file: Path, paths: tuple[WorkspacePath, ...]
 ) -> None:
     baseline = Baseline(file)
@@ -53,7 +55,7 @@ def test_rows_are_those_of_the_directory_that_is_written_down(
     assert baseline.of_root(None, paths) is None
 
 
-def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
+def test_a_baseline_row_changed_by_another_process_is_not_overwritten(file: Path) -> None:
     one, other = Baseline(file), Baseline(file)
     one.take([BaselineChange(A, None, agreed(1))])
     one.take([BaselineChange(A, agreed(1), agreed(2))])
@@ -65,7 +67,7 @@ def test_a_row_that_somebody_else_has_changed_stays_theirs(file: Path) -> None:
 @pytest.mark.parametrize("after", [None, 1, 2])
 @pytest.mark.parametrize("before", [None, 1, 2])
 @pytest.mark.parametrize("row", [None, 1, 2])
-def test_a_step_is_taken_where_the_row_is_what_was_seen(
+def test_a_baseline_change_applies_only_if_the_row_is_as_expected(
     file: Path, row: int | None, before: int | None, after: int | None, together: bool
 ) -> None:
     def of(number: int | None) -> SyncedFile | None:
@@ -83,7 +85,7 @@ def test_a_step_is_taken_where_the_row_is_what_was_seen(
     assert baseline.tree() == Baseline(file).tree()
 
 
-def test_steps_are_taken_together_or_not_at_all(file: Path) -> None:
+def test_baseline_changes_apply_together_or_not_at_all(file: Path) -> None:
     baseline = Baseline(file)
     broken = BaselineChange(B, None, SyncedFile(Version("v"), ObjectId("o"), Token({})))  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
@@ -91,7 +93,7 @@ def test_steps_are_taken_together_or_not_at_all(file: Path) -> None:
     assert baseline.tree() == {}
 
 
-def test_what_was_agreed_is_durable(file: Path) -> None:
+def test_the_baseline_database_syncs_each_commit_to_disk(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
     database = baseline._database
@@ -100,7 +102,7 @@ def test_what_was_agreed_is_durable(file: Path) -> None:
     assert database.execute("pragma synchronous").fetchone()[0] == 2
 
 
-def test_facts_problems_and_stats_are_kept(file: Path) -> None:
+def test_the_baseline_stores_facts_problems_and_file_signatures(file: Path) -> None:
     baseline = Baseline(file)
     assert baseline.fact("place") is None
     baseline.note("place", "s3://b/p")
@@ -118,7 +120,7 @@ def test_facts_problems_and_stats_are_kept(file: Path) -> None:
     assert Baseline(file).known() == fewer
 
 
-def test_to_begin_anew_forgets_what_was_agreed_and_nothing_else(file: Path) -> None:
+def test_resetting_the_baseline_removes_its_rows_but_not_its_facts(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
     baseline.note("root", "1:2")
@@ -127,7 +129,7 @@ def test_to_begin_anew_forgets_what_was_agreed_and_nothing_else(file: Path) -> N
     assert baseline.fact("root") == "1:2"
 
 
-def test_a_newer_format_is_refused(file: Path) -> None:
+def test_a_baseline_of_a_newer_format_is_refused(file: Path) -> None:
     with sqlite3.connect(file) as database:
         database.execute(f"pragma user_version = {FORMAT + 1}")
     database.close()
@@ -135,14 +137,14 @@ def test_a_newer_format_is_refused(file: Path) -> None:
         Baseline(file).tree()
 
 
-def test_a_damaged_file_is_named_with_what_to_do(file: Path) -> None:
+def test_a_damaged_baseline_file_is_named_with_a_remedy(file: Path) -> None:
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(Unavailable, match=r"sync\.db") as failure:
         Baseline(file).tree()
     assert "delete the file" in (failure.value.remedy or "")
 
 
-def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: Path) -> None:
+def test_a_full_disk_is_not_reported_as_a_damaged_baseline(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
     with baseline._connection() as database:
@@ -154,7 +156,7 @@ def test_where_the_disk_is_full_nobody_is_told_to_remove_what_was_agreed(file: P
     assert baseline.tree() == {A: agreed(1)}
 
 
-def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
+def test_a_forked_child_opens_its_own_connection_to_the_baseline(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
     child = os.fork()
@@ -165,7 +167,7 @@ def test_a_forked_child_has_a_connection_of_its_own(file: Path) -> None:
     assert baseline.tree() == {A: agreed(1), B: agreed(2)}
 
 
-def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
+def test_baseline_rows_are_read_again_only_after_another_connection_wrote(file: Path) -> None:
     mine, others = Baseline(file), Baseline(file)
     mine.take([BaselineChange(A, None, agreed(1))])
     assert others.tree() == mine.tree() == {A: agreed(1)}  # in this order: opening writes, too
@@ -185,7 +187,7 @@ def test_rows_are_read_again_only_when_somebody_has_written(file: Path) -> None:
     assert mine.tree() == others.tree() == {}
 
 
-def test_rows_that_were_written_here_are_known_and_those_that_were_given_stay(file: Path) -> None:
+def test_a_change_of_the_baseline_does_not_alter_a_tree_returned_before(file: Path) -> None:
     mine, others = Baseline(file), Baseline(file)
     mine.take([BaselineChange(A, None, agreed(1))])
     given = mine.tree()
@@ -201,7 +203,7 @@ def test_rows_that_were_written_here_are_known_and_those_that_were_given_stay(fi
     assert mine.tree() == others.tree() == {A: agreed(1), B: agreed(3)}
 
 
-def test_who_had_seen_nothing_and_leaves_nothing_knows_nothing_of_the_row(file: Path) -> None:
+def test_a_baseline_change_from_absent_to_absent_does_not_hide_an_existing_row(file: Path) -> None:
     """As of a deletion of what was never agreed on, and was by another thread meanwhile."""
     baseline = Baseline(file)
     assert baseline.tree() == {}
@@ -210,7 +212,7 @@ def test_who_had_seen_nothing_and_leaves_nothing_knows_nothing_of_the_row(file: 
     assert baseline.tree() == {A: agreed(1)}
 
 
-def test_rows_that_could_not_be_written_are_not_known(file: Path) -> None:
+def test_baseline_rows_that_could_not_be_written_are_not_remembered(file: Path) -> None:
     baseline = Baseline(file)
     baseline.take([BaselineChange(A, None, agreed(1))])
     with sqlite3.connect(file) as other:
@@ -222,7 +224,7 @@ def test_rows_that_could_not_be_written_are_not_known(file: Path) -> None:
     assert baseline.tree() == {A: agreed(1)}
 
 
-def test_rows_of_an_earlier_connection_are_not_taken_for_those_of_the_next(file: Path) -> None:
+def test_baseline_rows_of_an_earlier_connection_are_not_reused_by_the_next(file: Path) -> None:
     mine = Baseline(file)
     mine.take([BaselineChange(A, None, agreed(1))])
     assert mine.tree() == {A: agreed(1)}

@@ -1,4 +1,4 @@
-"""Conditional writes of a shared workspace: one truth for all machines."""
+"""Conditional writes of a shared workspace: the store decides for all machines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from workspaces.tree.conflict_copy import conflict_path
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
 
-def test_of_two_machines_that_say_the_same_condition_one_is_told_no(a: Replica, b: Replica) -> None:
+def test_the_second_of_two_writes_with_the_same_condition_is_a_conflict(
+    a: Replica, b: Replica
+) -> None:
     a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
     b.sync.run()
     seen = version_of(b"one\n")
@@ -49,7 +51,7 @@ def test_of_two_machines_that_say_the_same_condition_one_is_told_no(a: Replica, 
         b.workspace.delete(MEMORY, by=CALLER, expect=seen)
 
 
-def test_a_conditional_write_costs_one_put_and_has_its_author(
+def test_a_conditional_write_costs_a_single_put_and_its_revision_names_the_author(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     a.workspace.write(MEMORY, "one\n", by=AGENT, expect=ABSENT)
@@ -61,13 +63,13 @@ def test_a_conditional_write_costs_one_put_and_has_its_author(
     assert not a.sync.run().pushed
 
 
-def test_a_conditional_write_of_a_file_not_pushed_yet_takes_its_bytes_along(a: Replica) -> None:
+def test_a_conditional_write_also_pushes_an_earlier_manual_edit(a: Replica) -> None:
     a.put(MEMORY, "by hand\n")
     a.workspace.write(MEMORY, "by hand\nmore\n", by=AGENT, expect=version_of(b"by hand\n"))
     assert not a.sync.run().pushed
 
 
-def test_what_was_agreed_on_by_a_write_alone_was_agreed_on_in_this_directory(a: Replica) -> None:
+def test_a_manual_edit_after_a_first_conditional_write_is_pushed_by_sync(a: Replica) -> None:
     a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
     a.put(MEMORY, "one\nby hand\n")
     assert a.sync.run().pushed == [MEMORY]
@@ -84,7 +86,7 @@ def test_an_unconditional_write_is_merged_at_the_next_sync(a: Replica, b: Replic
     assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
 
 
-def test_where_the_store_does_not_answer_no_condition_is_decided(
+def test_a_conditional_write_fails_if_the_store_does_not_answer(
     tmp_path: Path,
 ) -> None:
     is_down = False
@@ -101,7 +103,7 @@ def test_where_the_store_does_not_answer_no_condition_is_decided(
     assert a.texts() == {MEMORY: "two\n"}
 
 
-def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
+def test_a_push_whose_answer_was_lost_is_not_repeated_or_merged(tmp_path: Path) -> None:
     faults: list[StoreFault] = []
     plan = iter(lambda: faults.pop() if faults else StoreFault.NONE, 0)
     store = FaultyBlobs(MemoryBlobs(), plan)
@@ -121,7 +123,7 @@ def test_a_lost_answer_is_found_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("was_agreed", [True, False])
-def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
+def test_a_key_edited_by_a_person_during_a_conditional_write_stays_edited(
     tmp_path: Path, place: SharedBucket, monkeypatch: pytest.MonkeyPatch, was_agreed: bool
 ) -> None:
     """Both come from what was not pushed yet, and before they meet the other machine changes another line."""
@@ -146,7 +148,7 @@ def test_a_key_that_a_person_replaces_while_a_program_writes_stays_replaced(
     assert a.texts() == b.texts() == {MEMORY: "---\nstatus: replaced\n---\ntold\nlater\n"}
 
 
-def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and_listed(
+def test_a_person_wins_a_key_also_set_by_a_conditional_write_and_the_merge_is_listed(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_status(a, "seen")
@@ -160,7 +162,7 @@ def test_a_key_that_a_program_and_a_person_set_in_one_moment_is_the_person_s_and
     assert a.sync.run().pushed == [MEMORY]
 
 
-def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_stands_beside_it(
+def test_an_unmergeable_save_during_a_conditional_write_becomes_a_conflict_copy(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = "decisions/d.md"
@@ -177,7 +179,7 @@ def test_what_a_person_saves_in_the_moment_of_a_write_and_cannot_be_merged_stand
 
 
 @pytest.mark.parametrize("moment", ["confirm", "enter"])
-def test_what_a_decided_write_has_put_aside_is_no_sync_s_to_remove(
+def test_a_sync_does_not_remove_the_staged_file_of_a_conditional_write(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     other = machine("a")

@@ -1,4 +1,4 @@
-"""Sync on real directories and real histories, with a place in memory."""
+"""The sync engine on real directories and real histories; the bucket is in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from workspaces.tree.conflict_copy import conflict_path
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
 
-def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
+def test_sync_carries_writes_and_deletions_to_the_other_machine(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "- likes tea\n")
     a.put("notes/x.md", "deep\n")
     assert sorted(a.sync.run().pushed) == [MEMORY, "notes/x.md"]
@@ -45,7 +45,7 @@ def test_what_one_machine_writes_the_other_has(a: Replica, b: Replica) -> None:
     assert a.texts() == {"notes/x.md": "deeper\n"}
 
 
-def test_what_another_machine_wrote_arrives_as_it_was_told_there(a: Replica, b: Replica) -> None:
+def test_a_pulled_edit_keeps_the_revision_of_its_machine(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     b.sync.run()
@@ -56,7 +56,7 @@ def test_what_another_machine_wrote_arrives_as_it_was_told_there(a: Replica, b: 
     assert told == {(MEMORY,): "edit", ("mine.md",): "edit"}
 
 
-def test_what_has_no_history_of_its_own_is_a_revision_by_sync(a: Replica, b: Replica) -> None:
+def test_a_pulled_file_without_history_gets_a_revision_by_sync(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     b.sync.run()
@@ -71,7 +71,7 @@ def test_what_has_no_history_of_its_own_is_a_revision_by_sync(a: Replica, b: Rep
     assert a.texts() == b.texts() == {MEMORY: "two\n"}
 
 
-def test_both_sides_of_one_file_are_merged_and_each_line_keeps_its_author(
+def test_sync_merges_edits_of_both_machines_and_blame_keeps_each_revision(
     a: Replica, b: Replica
 ) -> None:
     a.put(MEMORY, "one\ntwo\nthree\n")
@@ -138,7 +138,7 @@ def before_the_other_changed_something_else(a: Replica, b: Replica, clock: Manua
         before_the_other_changed_something_else,
     ],
 )
-def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
+def test_a_key_set_on_both_machines_has_the_later_value_after_sync(
     tmp_path: Path, place: SharedBucket, story: Callable[[Replica, Replica, ManualClock], None]
 ) -> None:
     records, clock = MemoryRecords(), ManualClock()
@@ -153,7 +153,7 @@ def test_a_key_that_both_have_set_is_as_who_set_it_later_says(
     assert a.texts()[MEMORY] == b.texts()[MEMORY] == "---\nstatus: later\n---\n"
 
 
-def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) -> None:
+def test_an_unmergeable_file_gets_a_conflict_copy_that_is_listed(a: Replica, b: Replica) -> None:
     a.put("decisions/d.md", "first\n")
     b.put("decisions/d.md", "second\n")
     a.sync.run()
@@ -166,7 +166,7 @@ def test_what_cannot_be_merged_is_kept_twice_and_listed(a: Replica, b: Replica) 
     assert second not in a.workspace.files()
 
 
-def test_a_second_file_that_another_machine_has_made_and_changed_comes_as_it_is_there(
+def test_a_conflict_copy_edited_on_another_machine_is_not_overwritten(
     a: Replica, b: Replica
 ) -> None:
     path = "decisions/d.md"
@@ -184,7 +184,7 @@ def test_a_second_file_that_another_machine_has_made_and_changed_comes_as_it_is_
     assert a.texts() == b.texts() == {path: "theirs\n", second: "mine\nand more\n"}
 
 
-def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
+def test_an_edit_wins_over_a_deletion_on_the_other_machine(a: Replica, b: Replica) -> None:
     for path in (MEMORY, "here.md", "there.md"):
         a.put(path, f"{path}\n")
     a.sync.run()
@@ -200,9 +200,7 @@ def test_an_edit_wins_over_a_deletion(a: Replica, b: Replica) -> None:
     assert a.texts() == {MEMORY: "MEMORY.md\n", "here.md": "edited\n", "there.md": "edited\n"}
 
 
-def test_of_two_copies_each_may_go_on_another_machine_and_both_are_in_the_history(
-    a: Replica, b: Replica
-) -> None:
+def test_a_line_whose_two_copies_were_removed_stays_in_the_history(a: Replica, b: Replica) -> None:
     for path in (MEMORY, "one.md", "two.md"):
         a.put(path, "- a line\n" if path != MEMORY else "# Memory\n")
     a.sync.run()
@@ -218,7 +216,7 @@ def test_of_two_copies_each_may_go_on_another_machine_and_both_are_in_the_histor
         assert one.workspace.read("two.md", view=before).text == "- a line\n"
 
 
-def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
+def test_a_sync_without_changes_costs_a_get_of_the_history_head_and_a_listing(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -231,7 +229,7 @@ def test_nothing_to_do_costs_a_look_at_the_head_and_one_listing(
     assert prefix.asked == ["GET head.json"]
 
 
-def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
+def test_a_sync_without_changes_does_not_reconcile_again(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned: list[object] = []
@@ -266,7 +264,7 @@ def test_where_neither_side_has_anything_new_nothing_is_planned_anew(
     assert len(a.sync._baseline.tree()) == 4
 
 
-def test_what_another_process_pushes_during_a_listing_is_not_taken_for_deleted_there(
+def test_a_file_pushed_during_a_listing_is_not_treated_as_deleted(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.sync.run()
@@ -285,7 +283,7 @@ def test_what_another_process_pushes_during_a_listing_is_not_taken_for_deleted_t
     assert a.sync.run().pushed == []
 
 
-def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
+def test_pulling_a_single_changed_file_costs_four_requests(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -300,7 +298,7 @@ def test_a_remote_change_of_one_file_costs_a_listing_and_two_gets(
     assert sorted(prefix.asked[1:]) == sorted([pack, "LIST", f"GET {MEMORY}"]), "at the same time"
 
 
-def test_a_file_known_to_be_dirty_costs_one_put(a: Replica, prefix: MemoryPrefix) -> None:
+def test_pushing_a_known_dirty_file_costs_a_single_put(a: Replica, prefix: MemoryPrefix) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     a.put(MEMORY, "two\n")
@@ -310,7 +308,7 @@ def test_a_file_known_to_be_dirty_costs_one_put(a: Replica, prefix: MemoryPrefix
     assert a.sync.push([WorkspacePath(MEMORY)]).requests == 0
 
 
-def test_a_dirty_file_that_another_machine_changed_is_merged_first(a: Replica, b: Replica) -> None:
+def test_pushing_a_dirty_file_merges_a_remote_change_first(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "1\n2\n3\n")
     a.sync.run()
     b.sync.run()
@@ -322,7 +320,7 @@ def test_a_dirty_file_that_another_machine_changed_is_merged_first(a: Replica, b
     assert a.texts() == b.texts() == {MEMORY: "one\n2\nthree\n"}
 
 
-def test_memory_is_the_last_to_arrive(a: Replica, prefix: MemoryPrefix) -> None:
+def test_sync_pushes_memory_md_after_all_other_files(a: Replica, prefix: MemoryPrefix) -> None:
     for name in (MEMORY, "a.md", "notes/z.md"):
         a.put(name, name)
     a.sync.run()
@@ -333,7 +331,7 @@ def test_memory_is_the_last_to_arrive(a: Replica, prefix: MemoryPrefix) -> None:
     assert put[4:] == ["PUT head.json"]
 
 
-def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -> None:
+def test_a_pushed_object_carries_its_version_revision_and_stamp(a: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     blob = a.sync._there.read(WorkspacePath(MEMORY))
@@ -348,7 +346,9 @@ def test_what_a_push_left_is_told_to_whoever_looks_into_the_bucket(a: Replica) -
 # What stops the hand.
 
 
-def test_an_emptied_directory_does_not_empty_the_store(a: Replica, b: Replica) -> None:
+def test_sync_stops_at_an_emptied_directory_instead_of_emptying_the_store(
+    a: Replica, b: Replica
+) -> None:
     filled(a, b, 2)
     for file in list(a.root.iterdir()):
         file.unlink()
@@ -364,7 +364,7 @@ def test_an_emptied_directory_does_not_empty_the_store(a: Replica, b: Replica) -
     assert b.texts() == {}
 
 
-def test_an_empty_listing_does_not_empty_the_directory(
+def test_sync_stops_at_an_empty_listing_instead_of_emptying_the_directory(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     filled(a, b)
@@ -374,7 +374,7 @@ def test_an_empty_listing_does_not_empty_the_directory(
     assert len(a.texts()) == 6
 
 
-def test_more_than_half_gone_stops_and_half_does_not(a: Replica, b: Replica) -> None:
+def test_sync_stops_if_more_than_half_of_the_files_are_missing(a: Replica, b: Replica) -> None:
     filled(a, b)
     for number in range(3):
         (a.root / f"{number}.md").unlink()
@@ -389,7 +389,9 @@ def test_more_than_half_gone_stops_and_half_does_not(a: Replica, b: Replica) -> 
         a.sync.run()
 
 
-def test_known_deletions_take_the_long_way_past_the_guards(a: Replica, b: Replica) -> None:
+def test_a_push_of_many_known_deletions_stops_at_the_mass_deletion_guard(
+    a: Replica, b: Replica
+) -> None:
     filled(a, b)
     paths = [WorkspacePath(name) for name in a.texts()]
     for path in paths:
@@ -400,7 +402,7 @@ def test_known_deletions_take_the_long_way_past_the_guards(a: Replica, b: Replic
         a.sync.push_dirty()
 
 
-def test_another_directory_in_the_place_of_the_root_stops(
+def test_sync_stops_if_the_root_is_missing_or_another_directory(
     a: Replica, b: Replica, machine: Callable[[str], Replica]
 ) -> None:
     """As when a volume is not mounted, or was restored from an old copy."""
@@ -418,7 +420,7 @@ def test_another_directory_in_the_place_of_the_root_stops(
         machine("a").sync.run()
 
 
-def test_the_same_files_in_another_directory_are_the_same_workspace(
+def test_sync_accepts_the_same_files_in_a_new_root_directory(
     a: Replica, b: Replica, machine: Callable[[str], Replica]
 ) -> None:
     filled(a, b)
@@ -429,7 +431,7 @@ def test_the_same_files_in_another_directory_are_the_same_workspace(
     assert machine("a").sync.run().requests == 2
 
 
-def test_another_store_begins_anew_and_deletes_nothing(
+def test_sync_with_another_store_resets_the_baseline_and_deletes_no_file(
     a: Replica, b: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(a, b)
@@ -441,7 +443,7 @@ def test_another_store_begins_anew_and_deletes_nothing(
     assert len(a.texts()) == 6
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Replica) -> None:
+def test_a_sync_plan_lists_actions_without_carrying_them_out(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     plan = b.sync.plan()
@@ -452,7 +454,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(a: Replica, b: Repli
     assert a.sync.plan().alarm is not None
 
 
-def test_a_dry_run_with_another_store_forgets_nothing_of_the_first(
+def test_a_sync_plan_with_another_store_does_not_reset_the_baseline(
     a: Replica, b: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(a, b)
@@ -484,7 +486,7 @@ class HalfLiar(MemoryBlobs):
         super().delete(name, expect=ANY)
 
 
-def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_sync_refuses_a_store_that_ignores_conditions_with_the_reason(tmp_path: Path) -> None:
     place = SharedBucket("s3://liar/x", MemoryPrefix(Liar()))
     a = Replica(tmp_path / "a", MemoryRecords(), place)
     a.put(MEMORY, "one\n")
@@ -494,7 +496,7 @@ def test_a_store_that_ignores_conditions_is_refused_with_the_reason(tmp_path: Pa
         a.workspace.write("x.md", "x", by=CALLER, expect=ABSENT)
 
 
-def test_without_conditional_delete_it_is_looked_at_under_a_lease(tmp_path: Path) -> None:
+def test_sync_deletes_under_a_lease_if_the_store_has_no_conditional_delete(tmp_path: Path) -> None:
     prefix = MemoryPrefix(HalfLiar())
     records = MemoryRecords()
     place = SharedBucket("s3://half/x", prefix)
@@ -564,7 +566,7 @@ def moves_away_and_back(machine: Replica, wire: Cut, cut_with: StoreFault) -> No
 
 
 @pytest.mark.parametrize("cut_with", [StoreFault.BEFORE, StoreFault.AFTER])
-def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
+def test_a_file_moved_back_after_an_unconfirmed_deletion_is_pushed_as_new(
     on_wire: tuple[Replica, Replica], wire: Cut, cut_with: StoreFault
 ) -> None:
     """The same file, moved away and back: it has not been deleted there by somebody else."""
@@ -577,7 +579,7 @@ def test_what_is_here_again_after_a_deletion_that_nobody_confirmed_is_new(
     assert a.sync.run().requests == 2
 
 
-def test_what_is_here_again_goes_out_without_a_look_at_everything(
+def test_push_of_a_path_restores_a_file_after_an_unconfirmed_deletion(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, b = on_wire
@@ -590,7 +592,7 @@ def test_what_is_here_again_goes_out_without_a_look_at_everything(
     a.workspace.write("1.md", "by a program\n", by=CALLER, expect=expect)
 
 
-def test_what_a_program_writes_over_what_is_here_again_is_written(
+def test_a_conditional_write_succeeds_after_an_unconfirmed_deletion(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, _ = on_wire
@@ -601,7 +603,7 @@ def test_what_a_program_writes_over_what_is_here_again_is_written(
     assert a.texts()["1.md"] == "by a program\n"
 
 
-def test_what_is_here_again_meets_what_others_have_put_there_as_new(
+def test_a_file_moved_back_is_merged_with_a_new_remote_file(
     on_wire: tuple[Replica, Replica], wire: Cut
 ) -> None:
     a, b = on_wire
@@ -616,7 +618,7 @@ def test_what_is_here_again_meets_what_others_have_put_there_as_new(
 
 
 @pytest.mark.parametrize("cut_with", [StoreFault.BEFORE, StoreFault.AFTER])
-def test_a_deletion_that_nobody_confirmed_is_one_in_the_end(
+def test_an_unconfirmed_deletion_is_completed_by_the_next_sync(
     on_wire: tuple[Replica, Replica], wire: Cut, cut_with: StoreFault
 ) -> None:
     a, b = on_wire
@@ -639,7 +641,7 @@ def newest(machine: Replica) -> set[str]:
     return set(machine.workspace.history.tree(machine.workspace.tip()))
 
 
-def test_what_is_gone_on_both_sides_is_gone_from_the_newest_revision(
+def test_a_file_missing_on_both_sides_is_absent_from_the_newest_revision(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     filled(a, b)
@@ -653,7 +655,7 @@ def test_what_is_gone_on_both_sides_is_gone_from_the_newest_revision(
 
 
 @pytest.mark.parametrize("before", [None, "before\n"])
-def test_what_both_sides_have_made_alike_is_in_the_newest_revision(
+def test_equal_bytes_written_on_both_sides_are_in_the_newest_revision(
     a: Replica, b: Replica, prefix: MemoryPrefix, before: str | None
 ) -> None:
     """By hand, here and in the bucket: neither has told of it."""
@@ -673,7 +675,7 @@ def test_what_both_sides_have_made_alike_is_in_the_newest_revision(
     assert a.sync.run().requests == 2
 
 
-def test_where_a_file_is_gone_on_both_sides_a_program_writes_it_anew(
+def test_a_conditional_write_recreates_a_file_missing_on_both_sides(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put("1.md", "1\n")
@@ -684,7 +686,9 @@ def test_where_a_file_is_gone_on_both_sides_a_program_writes_it_anew(
     assert a.sync.run().pending == []
 
 
-def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: MemoryPrefix) -> None:
+def test_a_remote_file_that_cannot_exist_here_stays_remote_and_is_listed(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
     below = prefix.below(a.workspace.namespace)
     a.put("dir/file.md", "x\n")
     for name in ("good.md", "GOOD.md", "dir"):
@@ -697,7 +701,9 @@ def test_what_has_no_place_here_is_left_there_and_listed(a: Replica, prefix: Mem
     assert {p.path for p in a.sync.problems()} == {"bad name.md ", "dir", "good.md"}
 
 
-def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -> None:
+def test_a_remote_file_that_cannot_exist_here_is_not_recorded_as_deleted(
+    a: Replica, b: Replica
+) -> None:
     filled(a, b)
     (a.root / "1.md").rename(a.root / "1.MD")
     a.sync.run()
@@ -713,7 +719,7 @@ def test_what_has_no_place_here_is_not_told_as_deleted(a: Replica, b: Replica) -
     assert b.texts()["2.md"] == "edited\n"
 
 
-def test_what_is_over_quota_stays_where_it_is(
+def test_a_file_over_quota_is_neither_pushed_nor_pulled(
     tmp_path: Path, place: SharedBucket, prefix: MemoryPrefix
 ) -> None:
     records = MemoryRecords()
@@ -734,7 +740,9 @@ def test_what_is_over_quota_stays_where_it_is(
 # What is refused when a workspace is made.
 
 
-def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path) -> None:
+def test_a_home_without_an_s3_location_refuses_s3_storage_and_names_the_setting(
+    tmp_path: Path,
+) -> None:
     home, records, clock = Home(tmp_path), MemoryRecords(), ManualClock()
     home.prepare()
     owner = default_owner(records, clock)
@@ -749,12 +757,12 @@ def test_a_home_without_a_place_refuses_s3_and_names_the_setting(tmp_path: Path)
         workspaces.sync("local")
 
 
-def test_shared_records_refuse_files_of_one_machine_alone(a: Replica) -> None:
+def test_shared_records_refuse_a_workspace_with_local_storage(a: Replica) -> None:
     with pytest.raises(Refused, match="other machines share the records"):
         a.workspaces.create("x", config={"storage": {"provider": "local"}})
 
 
-def test_a_shared_workspace_in_a_home_that_lost_its_place_can_be_read_and_decides_nothing(
+def test_a_shared_workspace_without_an_s3_location_is_read_only_for_conditional_writes(
     a: Replica,
 ) -> None:
     a.put(MEMORY, "one\n")

@@ -1,4 +1,4 @@
-"""Files that need not be fetched, because a history that is fetched anyway has them."""
+"""Files that sync reads from the fetched history instead of fetching each from S3."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def assert_at_rest(a: Replica, b: Replica) -> None:
     assert a.workspace.tip() == b.workspace.tip()
 
 
-def test_many_files_come_out_of_their_history(a: Replica, b: Replica, prefix: MemoryPrefix) -> None:
+def test_sync_reads_many_changed_files_from_the_fetched_history(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
     fill(a)
     assert fetched(prefix, b) == []
     assert len(b.texts()) == MANY
@@ -69,7 +71,7 @@ def test_many_files_come_out_of_their_history(a: Replica, b: Replica, prefix: Me
     assert_at_rest(a, b)
 
 
-def test_a_few_are_fetched_while_the_history_is(
+def test_sync_fetches_a_few_changed_files_from_s3_itself(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     fill(a, THREADS)
@@ -78,7 +80,7 @@ def test_a_few_are_fetched_while_the_history_is(
 
 
 @pytest.mark.parametrize("prefix", [keyed_tag, None], indirect=True)
-def test_where_a_tag_does_not_say_what_it_is_of_all_are_fetched(
+def test_sync_fetches_all_files_if_tokens_do_not_identify_their_bytes(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     fill(a)
@@ -86,7 +88,7 @@ def test_where_a_tag_does_not_say_what_it_is_of_all_are_fetched(
     assert_at_rest(a, b)
 
 
-def test_what_somebody_has_put_there_without_telling_the_history_is_fetched(
+def test_sync_fetches_files_in_the_bucket_that_the_history_lacks(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     fill(a)
@@ -99,7 +101,9 @@ def test_what_somebody_has_put_there_without_telling_the_history_is_fetched(
     assert_at_rest(a, b)
 
 
-def test_what_both_have_is_fetched_to_be_met(a: Replica, b: Replica, prefix: MemoryPrefix) -> None:
+def test_sync_fetches_a_file_that_must_be_merged(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
     """Who has set a key later is told beside the object."""
     fill(a)
     b.put("notes/007.md", "mine\n")
@@ -108,7 +112,7 @@ def test_what_both_have_is_fetched_to_be_met(a: Replica, b: Replica, prefix: Mem
     assert b.texts()["notes/007.md"] == a.texts()["notes/007.md"]
 
 
-def test_without_a_good_history_all_are_fetched(
+def test_sync_fetches_all_files_if_the_history_is_unusable(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     fill(a)
@@ -120,7 +124,7 @@ def test_without_a_good_history_all_are_fetched(
     assert b.sync.run().unfollowed is not None
 
 
-def test_what_cannot_be_read_out_of_it_is_fetched(
+def test_sync_fetches_files_that_cannot_be_read_from_the_history(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = ObjectView.files

@@ -1,4 +1,4 @@
-"""head.json: written, read back, and what strangers may write there."""
+"""The history head (head.json): written, read back, checked against foreign bytes; folding of packs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def pack(number: int, size: int = 100) -> Pack:
 HEAD = HistoryHead(revision(2), (pack(1), pack(2)), revision(1))
 
 
-def test_a_head_is_read_back_as_it_was_written() -> None:
+def test_a_history_head_is_read_back_as_written() -> None:
     assert parse_head(head_bytes(HEAD)) == HEAD
     assert parse_head(head_bytes(HistoryHead(None))) == HistoryHead(None)
     assert set(json.loads(head_bytes(HEAD))) == {"format", "tip", "reviewed", "packs"}
 
 
-def test_what_a_head_says_besides_is_no_matter() -> None:
+def test_unknown_fields_of_a_history_head_are_ignored() -> None:
     """Those that were written first have a number there that nobody asked for."""
     assert parse_head(json.dumps({**json.loads(head_bytes(HEAD)), "epoch": 0}).encode()) == HEAD
 
@@ -66,31 +66,31 @@ def test_what_a_head_says_besides_is_no_matter() -> None:
         {"reviewed": 7},
     ],
 )
-def test_what_is_no_head_is_refused(changed: dict[str, Any]) -> None:
+def test_a_malformed_history_head_is_refused(changed: dict[str, Any]) -> None:
     told = {**json.loads(head_bytes(HEAD)), **changed}
     with pytest.raises(Refused):
         parse_head(json.dumps(told).encode())
 
 
-def test_a_newer_format_says_what_to_do() -> None:
+def test_a_history_head_of_a_newer_format_is_refused_with_a_remedy() -> None:
     with pytest.raises(Refused, match="newer") as caught:
         parse_head(b'{"format": 2, "something": "else"}')
     assert caught.value.remedy is not None
 
 
 @given(st.binary(max_size=200) | st.just(b"[" * 100_000) | st.just(b"[]") | st.just(b"1e999"))
-def test_any_bytes_are_a_head_or_refused(data: bytes) -> None:
+def test_arbitrary_bytes_as_history_head_are_refused(data: bytes) -> None:
     with pytest.raises(Refused):
         parse_head(data)
 
 
-def test_a_head_of_endless_length_is_not_even_parsed() -> None:
+def test_an_oversized_history_head_is_refused_before_parsing() -> None:
     with pytest.raises(OverLimit):
         parse_head(b" " * (HEAD_BYTES_MAX + 1))
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=PACKS_MAX + 1, max_size=200))
-def test_folding_leaves_few_packs_and_the_large_ones_alone(sizes: list[int]) -> None:
+def test_folding_leaves_few_packs_and_does_not_rewrite_large_packs(sizes: list[int]) -> None:
     packs = [pack(n, size) for n, size in enumerate(sizes)]
     start = fold_from(packs)
     assert start is not None
@@ -106,7 +106,7 @@ def test_few_packs_are_not_folded() -> None:
     assert fold_from([pack(n) for n in range(PACKS_MAX)]) is None
 
 
-def test_what_is_written_in_all_is_a_few_times_what_there_is() -> None:
+def test_folding_writes_in_total_at_most_a_few_times_the_size_of_the_history() -> None:
     """A thousand turns of the same size."""
     packs: list[Pack] = []
     written = 0

@@ -1,3 +1,5 @@
+"""The outbox: a pull waits until the pushes of other processes have entered their files in the baseline."""
+
 from __future__ import annotations
 
 import os
@@ -24,7 +26,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "outbox.lock"
 
 
-def test_who_waits_waits_until_all_have_told_who_were_sending(file: Path) -> None:
+def test_waiting_for_the_outbox_ends_when_every_sender_has_finished(file: Path) -> None:
     waiting = threading.Thread(target=Outbox(file).wait)
     mine = Outbox(file)
     with mine.sending():
@@ -38,7 +40,7 @@ def test_who_waits_waits_until_all_have_told_who_were_sending(file: Path) -> Non
         pass
 
 
-def test_who_is_dead_is_not_waited_for(file: Path) -> None:
+def test_waiting_for_the_outbox_ends_when_the_sending_process_is_killed(file: Path) -> None:
     sender = start(send_for_ever, str(file), out=-1)
     try:
         assert sender.stdout is not None
@@ -60,7 +62,7 @@ def send_for_ever(file: str) -> None:
         time.sleep(600)
 
 
-def test_a_child_that_was_forked_meanwhile_is_not_waited_for(file: Path) -> None:
+def test_waiting_for_the_outbox_ignores_a_child_forked_during_a_send(file: Path) -> None:
     mine = Outbox(file)
     with mine.sending():
         child = os.fork()
@@ -76,7 +78,7 @@ def test_a_child_that_was_forked_meanwhile_is_not_waited_for(file: Path) -> None
         os.waitpid(child, 0)
 
 
-def test_who_has_waited_in_vain_does_not_wait_again_at_once(
+def test_a_wait_for_the_outbox_that_timed_out_is_not_repeated_at_once(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "WAIT_S", 0.2)
@@ -89,7 +91,7 @@ def test_who_has_waited_in_vain_does_not_wait_again_at_once(
         mine.wait()
 
 
-def test_a_push_tells_of_each_file_when_it_hears_of_it(
+def test_a_push_updates_the_baseline_after_each_file_and_not_at_the_end(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever brings what others have built on one does not wait for the other."""
@@ -117,12 +119,14 @@ def test_a_push_tells_of_each_file_when_it_hears_of_it(
     assert a.sync._baseline.find(paths[0]) is not None
 
 
-def test_nobody_waits_for_ever(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_outbox_ends_after_a_time_limit(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(outbox, "WAIT_S", 0.05)
     with Outbox(file).sending():
         Outbox(file).wait()
 
 
-def test_where_nobody_else_sends_nobody_waits() -> None:
+def test_an_outbox_without_a_lock_file_never_waits() -> None:
     with Outbox(None).sending():
         Outbox(None).wait()

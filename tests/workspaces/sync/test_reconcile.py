@@ -1,4 +1,4 @@
-"""The truth table, whole: every state of base, here and there, and what stops the hand."""
+"""Reconcile: the whole truth table of baseline, here and there; mass deletion; merged versions."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ TABLE: dict[tuple[SyncedFile | None, Version | None, Token | None], SyncAction |
 }
 
 
-def test_the_table_is_whole() -> None:
+def test_the_truth_table_of_reconcile_covers_every_state() -> None:
     assert set(TABLE) == set(product((BASE, GOING, None), (B, H, None), (T0, T1, None)))
 
 
 @pytest.mark.parametrize(("state", "action"), list(TABLE.items()))
-def test_each_state_has_its_action(
+def test_each_state_of_baseline_here_and_there_has_its_sync_action(
     state: tuple[SyncedFile | None, Version | None, Token | None], action: SyncAction | None
 ) -> None:
     assert action_for(P, *state) == action
 
 
 @pytest.mark.parametrize("state", list(TABLE))
-def test_nothing_is_replaced_that_was_not_looked_at(
+def test_each_sync_action_expects_the_state_that_was_planned_for(
     state: tuple[SyncedFile | None, Version | None, Token | None],
 ) -> None:
     """The condition of an action is the very state it was decided on."""
@@ -114,12 +114,12 @@ def _version(number: int) -> Version:
     return version_of(b"%d" % number)
 
 
-def test_memory_comes_last_so_that_what_it_speaks_of_is_there() -> None:
+def test_a_sync_plan_sends_memory_md_last() -> None:
     actions, _, _ = planned({}, {"MEMORY.md": 1, "notes/z.md": 2, "a.md": 3}, {})
     assert [action.path for action in actions] == ["a.md", "notes/z.md", "MEMORY.md"]
 
 
-def test_what_cannot_be_kept_here_does_not_pass_for_deleted() -> None:
+def test_a_file_that_cannot_be_stored_here_does_not_count_as_deleted() -> None:
     assert planned({"a.md": 1}, {}, {"a.md": 1}, held=("a.md",)) == ([], [], None)
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_kept_here_does_not_pass_for_deleted() -> None:
         ({"a/b.md": 1}, {"a": 2}),
     ],
 )
-def test_a_name_that_has_no_place_here_is_refused_and_listed(
+def test_a_remote_name_that_collides_with_a_local_file_is_refused_and_listed(
     here: dict[str, int], there: dict[str, int]
 ) -> None:
     actions, refused, _ = planned({}, here, there)
@@ -140,12 +140,12 @@ def test_a_name_that_has_no_place_here_is_refused_and_listed(
     assert [action.path for action in actions] == list(here)
 
 
-def test_of_two_twins_that_are_new_there_the_first_is_taken() -> None:
+def test_only_the_first_of_two_new_remote_names_that_differ_in_case_is_pulled() -> None:
     actions, refused, _ = planned({}, {}, {"a.md": 1, "A.md": 2})
     assert ([action.path for action in actions], refused) == (["A.md"], ["a.md"])
 
 
-def test_a_change_of_case_goes_to_the_other_side_and_is_taken_there() -> None:
+def test_a_rename_that_changes_only_case_is_pushed_and_pulled() -> None:
     actions, refused, _ = planned({"a.md": 1, "b": 2}, {"A.md": 1, "b": 2}, {"a.md": 1, "b": 2})
     assert refused == []
     assert actions == [
@@ -174,7 +174,7 @@ def test_a_change_of_case_goes_to_the_other_side_and_is_taken_there() -> None:
         (100, 49, True),
     ],
 )
-def test_more_than_half_gone_or_all_of_it_is_an_alarm(
+def test_a_sync_plan_raises_the_alarm_if_over_half_or_all_files_are_missing(
     side: str, known: int, left: int, alarms: bool
 ) -> None:
     whole = {f"{n}.md": n for n in range(known)}
@@ -183,12 +183,12 @@ def test_more_than_half_gone_or_all_of_it_is_an_alarm(
     assert (planned(whole, *sides)[2] is not None) == alarms
 
 
-def test_what_is_gone_from_both_sides_is_no_alarm() -> None:
+def test_files_missing_on_both_sides_raise_no_alarm() -> None:
     whole = {f"{n}.md": n for n in range(10)}
     assert planned(whole, {}, {})[2] is None
 
 
-def test_what_two_sides_made_becomes_one_text_or_two_files() -> None:
+def test_two_versions_are_merged_into_a_single_text_or_a_conflict_copy() -> None:
     def meet(here: bytes, there: bytes, path: WorkspacePath = P) -> object:
         return merge_versions(path, b"a\n", here, there, later="here")
 
@@ -199,7 +199,7 @@ def test_what_two_sides_made_becomes_one_text_or_two_files() -> None:
     assert apart == KeepBoth(WorkspacePath(f"decisions/d.conflict-{hex12}.md"))
 
 
-def test_two_machines_that_merge_the_same_versions_agree_without_a_second_push() -> None:
+def test_two_machines_merge_the_same_versions_to_equal_bytes() -> None:
     one = merge_versions(P, b"a\n", b"a\nfirst\n", b"a\nsecond\n", later="here")
     assert isinstance(one, MergedVersions)
     assert merge_versions(P, b"a\n", b"a\nsecond\n", one.data, later="here") == MergedVersions(

@@ -1,5 +1,4 @@
-"""Histories in S3: pushed, followed, folded, damaged and mended, lost and fetched again; on real
-directories and real git, with a place in memory."""
+"""Replication of the history in S3: packs and history head pushed, followed, folded, repaired, fetched."""
 
 from __future__ import annotations
 
@@ -58,9 +57,7 @@ def fsck(of: Replica) -> str:
     )
 
 
-def test_a_turns_end_replicates_one_revision_in_three_round_trips(
-    a: Replica, prefix: MemoryPrefix
-) -> None:
+def test_pushing_a_single_revision_takes_three_requests(a: Replica, prefix: MemoryPrefix) -> None:
     a.workspace.write(MEMORY, "one\n", by=AGENT)
     a.sync.run()
     a.workspace.write(MEMORY, "two\n", by=AGENT)
@@ -75,7 +72,7 @@ def test_a_turns_end_replicates_one_revision_in_three_round_trips(
     assert report.requests == 3
 
 
-def test_memory_and_notes_changed_together_are_three_waits(
+def test_push_dirty_pushes_the_pack_and_the_files_in_parallel(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     """Four requests, of which the pack waits for nothing and nothing but the head for it."""
@@ -91,7 +88,7 @@ def test_memory_and_notes_changed_together_are_three_waits(
     assert prefix.asked[3] == files[2] == "PUT head.json"
 
 
-def test_of_a_whole_sync_too_the_pack_goes_while_the_files_do(
+def test_a_full_sync_pushes_the_pack_and_the_files_in_parallel(
     a: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.workspace.write(MEMORY, "one\n", by=AGENT)
@@ -121,7 +118,7 @@ def packed_ahead(of: Replica) -> None:
     replication.pack(tip)
 
 
-def test_a_pack_that_went_ahead_of_more_revisions_is_named_with_them(
+def test_the_history_head_lists_an_early_pack_beside_the_packs_of_later_revisions(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -138,7 +135,7 @@ def test_a_pack_that_went_ahead_of_more_revisions_is_named_with_them(
 
 
 @pytest.mark.parametrize("what", ["moved", "deleted"])
-def test_a_pack_that_went_ahead_of_another_head_is_not_named(
+def test_the_history_head_omits_an_early_pack_based_on_an_outdated_head(
     a: Replica, machine: Callable[[str], Replica], b: Replica, prefix: MemoryPrefix, what: str
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -162,7 +159,7 @@ def test_a_pack_that_went_ahead_of_another_head_is_not_named(
     assert fsck(c) == ""
 
 
-def test_a_pack_that_could_not_go_ahead_goes_after_the_files(
+def test_a_pack_whose_early_push_failed_is_pushed_after_the_files(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -183,7 +180,7 @@ def test_a_pack_that_could_not_go_ahead_goes_after_the_files(
     assert b.workspace.log() == a.workspace.log()
 
 
-def test_a_pack_that_is_there_moves_no_head_while_a_file_is_not(
+def test_the_history_head_does_not_move_while_a_file_is_not_pushed(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -210,7 +207,7 @@ def test_a_pack_that_is_there_moves_no_head_while_a_file_is_not(
     assert b.workspace.log() == a.workspace.log()
 
 
-def test_a_file_that_the_store_does_not_take_is_not_said_to_be_there(
+def test_a_file_refused_by_the_store_is_not_reported_as_durable(
     a: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -232,7 +229,7 @@ def test_a_file_that_the_store_does_not_take_is_not_said_to_be_there(
     assert a.sync.push_dirty().durable.as_json() == {"local": True, "files": True, "history": True}
 
 
-def test_a_file_that_is_held_back_by_what_is_there_is_not_said_to_be_there(
+def test_a_file_blocked_by_a_refused_remote_file_is_not_reported_as_durable(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -248,7 +245,9 @@ def test_a_file_that_is_held_back_by_what_is_there_is_not_said_to_be_there(
     assert there.read("long.md").data == b"two\n"
 
 
-def test_what_is_fetched_while_a_sync_stops_to_ask_is_thrown_away(a: Replica, b: Replica) -> None:
+def test_a_sync_stopped_by_mass_deletion_discards_the_fetched_history(
+    a: Replica, b: Replica
+) -> None:
     for number in range(4):
         a.put(f"{number}.md", "text\n")
     a.sync.run()
@@ -263,9 +262,7 @@ def test_what_is_fetched_while_a_sync_stops_to_ask_is_thrown_away(a: Replica, b:
     assert b.workspace.tip() != a.workspace.tip()
 
 
-def test_another_machines_revision_arrives_with_its_author_and_trailers(
-    a: Replica, b: Replica
-) -> None:
+def test_a_pulled_revision_keeps_its_author_and_trailers(a: Replica, b: Replica) -> None:
     a.workspace.write(MEMORY, "- likes tea\n", by=AGENT)
     a.workspace.write("notes/x.md", "deep\n", by=CALLER)
     a.sync.run()
@@ -280,7 +277,7 @@ def test_another_machines_revision_arrives_with_its_author_and_trailers(
     assert fsck(a) == fsck(b) == ""
 
 
-def test_lines_of_history_that_parted_are_merged_and_none_is_lost(a: Replica, b: Replica) -> None:
+def test_diverged_histories_are_joined_by_a_merge_revision(a: Replica, b: Replica) -> None:
     a.put(MEMORY, "base\n")
     a.sync.run()
     b.sync.run()
@@ -302,7 +299,7 @@ def test_lines_of_history_that_parted_are_merged_and_none_is_lost(a: Replica, b:
     assert not b.workspace.pending()
 
 
-def test_only_a_history_whose_files_are_there_is_pushed(
+def test_a_revision_is_pushed_only_after_its_files(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -317,7 +314,9 @@ def test_only_a_history_whose_files_are_there_is_pushed(
     assert b.texts() == {MEMORY: "one\n"}
 
 
-def test_what_came_and_went_between_two_syncs_keeps_no_history_here(a: Replica, b: Replica) -> None:
+def test_a_file_made_and_deleted_between_two_syncs_does_not_block_the_history(
+    a: Replica, b: Replica
+) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     a.put("passing.md", "here\n")
@@ -333,7 +332,7 @@ def test_what_came_and_went_between_two_syncs_keeps_no_history_here(a: Replica, 
     assert len(b.workspace.log("passing.md")) == 2
 
 
-def test_files_that_are_the_same_already_need_no_revision_of_their_own(
+def test_a_machine_with_equal_files_follows_the_history_without_a_new_revision(
     a: Replica, machine: Callable[[str], Replica]
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -347,7 +346,7 @@ def test_files_that_are_the_same_already_need_no_revision_of_their_own(
     assert not b.workspace.pending()
 
 
-def test_a_machine_that_comes_new_has_every_revision(
+def test_a_new_machine_fetches_every_revision(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_head, "PACKS_MAX", 4)
@@ -362,7 +361,7 @@ def test_a_machine_that_comes_new_has_every_revision(
     assert fsck(b) == ""
 
 
-def test_whoever_has_just_read_every_pack_does_not_look_for_them(
+def test_a_machine_that_just_read_every_pack_does_not_list_the_packs(
     a: Replica, machine: Callable[[str], Replica], prefix: MemoryPrefix
 ) -> None:
     for number in range(3):
@@ -382,7 +381,7 @@ def test_whoever_has_just_read_every_pack_does_not_look_for_them(
     assert c.sync._history_sync._replication.is_check_due()  # type: ignore[union-attr]
 
 
-def test_any_git_reads_the_history_out_of_s3(
+def test_plain_git_restores_the_history_from_s3_as_documented(
     a: Replica, prefix: MemoryPrefix, tmp_path: Path
 ) -> None:
     """As docs/data.md says."""
@@ -401,7 +400,7 @@ def test_any_git_reads_the_history_out_of_s3(
     assert told.stdout.split() == [one.id for one in a.workspace.log()]
 
 
-def test_many_packs_are_folded_and_old_ones_go_after_a_day(
+def test_many_packs_are_folded_and_unlisted_packs_are_deleted_after_a_day(
     a: Replica, b: Replica, prefix: MemoryPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_head, "PACKS_MAX", 4)
@@ -437,7 +436,7 @@ def test_many_packs_are_folded_and_old_ones_go_after_a_day(
 
 @pytest.mark.parametrize("damage", ["lost", "cut", "changed"])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_damaged_pack_is_found_and_made_anew_by_whoever_has_its_revisions(
+def test_a_damaged_pack_is_rebuilt_by_a_machine_that_has_its_revisions(
     a: Replica, b: Replica, machine: Callable[[str], Replica], prefix: MemoryPrefix,
     damage: str, which: int,
 ) -> None:  # fmt: skip
@@ -469,7 +468,7 @@ def test_a_damaged_pack_is_found_and_made_anew_by_whoever_has_its_revisions(
     assert fsck(c) == fsck(b) == ""
 
 
-def test_a_head_that_was_deleted_is_written_anew(
+def test_a_deleted_history_head_is_written_again(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -501,7 +500,7 @@ def test_a_head_that_was_deleted_is_written_anew(
         ),
     ],
 )
-def test_a_head_that_cannot_be_used_is_told_and_loses_nothing(
+def test_an_unusable_history_head_is_reported_and_stays_unchanged(
     a: Replica, prefix: MemoryPrefix, written: bytes
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -533,7 +532,7 @@ def planted(prefix: MemoryPrefix, of: Replica, data: bytes, tip: str) -> None:
     store.write("head.json", head_bytes(HistoryHead(RevisionId(tip), (one,))), expect=ANY)
 
 
-def test_a_history_that_has_nothing_of_ours_is_merged_and_ours_stays(
+def test_an_unrelated_history_in_s3_is_merged_and_changes_no_file(
     a: Replica, b: Replica, prefix: MemoryPrefix, tmp_path: Path
 ) -> None:
     a.workspace.write(MEMORY, "ours\n", by=AGENT)
@@ -553,7 +552,9 @@ def test_a_history_that_has_nothing_of_ours_is_merged_and_ours_stays(
     assert fsck(a) == ""
 
 
-def test_an_older_head_is_no_reason_to_forget(a: Replica, prefix: MemoryPrefix) -> None:
+def test_an_outdated_history_head_removes_no_local_revision(
+    a: Replica, prefix: MemoryPrefix
+) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     old = packs(prefix, a).read("head.json").data
@@ -565,7 +566,7 @@ def test_an_older_head_is_no_reason_to_forget(a: Replica, prefix: MemoryPrefix) 
     assert a.workspace.tip() == tip == head(prefix, a).tip
 
 
-def test_a_bundle_that_is_not_what_it_should_be_stops_no_file(
+def test_an_invalid_bundle_does_not_stop_the_sync_of_files(
     a: Replica, prefix: MemoryPrefix, tmp_path: Path
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -585,7 +586,7 @@ def test_a_bundle_that_is_not_what_it_should_be_stops_no_file(
 # A history that was lost here.
 
 
-def test_a_history_that_was_lost_here_is_fetched_again(
+def test_a_missing_local_history_is_fetched_again_from_s3(
     a: Replica, machine: Callable[[str], Replica]
 ) -> None:
     a.workspace.write(MEMORY, "one\n", by=AGENT)
@@ -605,7 +606,7 @@ def test_a_history_that_was_lost_here_is_fetched_again(
     assert fsck(again) == ""
 
 
-def test_one_that_is_in_no_other_place_is_not_begun_anew_in_silence(
+def test_a_history_missing_here_and_in_s3_is_not_recreated_silently(
     a: Replica, prefix: MemoryPrefix, machine: Callable[[str], Replica]
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -624,7 +625,7 @@ def test_one_that_is_in_no_other_place_is_not_begun_anew_in_silence(
     assert head(prefix, again).tip == again.workspace.tip()
 
 
-def test_a_history_on_this_machine_alone_that_was_lost_is_told(
+def test_a_missing_history_of_a_local_workspace_refuses_writes_with_a_remedy(
     workspace: Any, open_workspaces: Callable[[], Any], home: Any
 ) -> None:
     workspace.write(MEMORY, "one\n", by=CALLER)
@@ -646,7 +647,7 @@ def test_a_history_on_this_machine_alone_that_was_lost_is_told(
 # Three machines, from one seed.
 
 
-def test_all_histories_end_equal(
+def test_histories_of_three_machines_converge_after_random_changes(
     machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = random.randrange(2**32)
@@ -683,7 +684,7 @@ def test_all_histories_end_equal(
     assert not any(one.workspace.pending() for one in machines)
 
 
-def test_a_conditional_write_says_that_its_file_is_there_and_its_history_not_yet(
+def test_a_conditional_write_reports_durable_files_and_a_history_not_yet_durable(
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     written = a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
@@ -692,7 +693,7 @@ def test_a_conditional_write_says_that_its_file_is_there_and_its_history_not_yet
     assert told.durable.as_json() == {"local": True, "files": False, "history": False}
 
 
-def test_whoever_writes_makes_a_flush_wanted_and_sync_does_not(tmp_path: Path) -> None:
+def test_a_write_requests_a_flush_and_a_sync_does_not(tmp_path: Path) -> None:
     heard: list[str] = []
     records, place = MemoryRecords(ManualClock()), SharedBucket("memory:", MemoryPrefix())
     a, b = (Replica(tmp_path / name, records, place, revised=heard.append) for name in "ab")

@@ -1,4 +1,4 @@
-"""Sync against real S3 servers: killed, on a bad wire, at the same instant, and under a shell that appends.
+"""Sync against real S3 servers: killed processes, a bad network, simultaneous syncs, an appending shell.
 
 Each actor writes lines that never come twice; what must survive is every line that nobody took away.
 """
@@ -62,7 +62,7 @@ def machines(tmp_path: Path, location: str) -> tuple[Replica, Replica]:
     return Replica(tmp_path / "a", records, place), Replica(tmp_path / "b", records, place)
 
 
-def test_two_machines_have_the_same_files_in_s3_and_here(
+def test_two_machines_have_the_same_files_locally_and_in_s3_after_sync(
     machines: tuple[Replica, Replica], seaweedfs: S3Server, location: str
 ) -> None:
     a, b = machines
@@ -81,7 +81,9 @@ def test_two_machines_have_the_same_files_in_s3_and_here(
     assert a.workspace.tip() == b.workspace.tip()
 
 
-def test_many_files_come_with_the_history(machines: tuple[Replica, Replica]) -> None:
+def test_the_first_sync_of_a_machine_reads_many_files_from_the_fetched_history(
+    machines: tuple[Replica, Replica],
+) -> None:
     """What S3 tags with the MD5 of its bytes."""
     a, b = machines
     for number in range(100):
@@ -92,7 +94,7 @@ def test_many_files_come_with_the_history(machines: tuple[Replica, Replica]) -> 
     assert a.sync.run().requests == b.sync.run().requests == 2
 
 
-def test_a_server_that_ignores_conditions_is_refused(
+def test_sync_refuses_an_s3_server_that_ignores_conditions(
     rclone_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in rclone_s3.environment().items():
@@ -103,7 +105,7 @@ def test_a_server_that_ignores_conditions_is_refused(
         a.sync.run()
 
 
-def test_where_a_server_is_not_trusted_with_conditional_deletes_a_lease_is_taken(
+def test_sync_takes_a_lease_to_delete_if_a_server_ignores_conditional_deletes(
     moto_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in moto_s3.environment().items():
@@ -206,7 +208,7 @@ def lost_of(actors: Ours | Bisync, rounds: int) -> tuple[int, int]:
     return sum(any(line not in there for there in found) for line in written), len(written)
 
 
-def test_two_machines_that_sync_at_the_same_instant_lose_nothing(
+def test_two_machines_that_sync_at_the_same_instant_lose_no_line(
     machines: tuple[Replica, Replica],
 ) -> None:
     lost, of = lost_of(Ours(machines), ROUNDS)
@@ -216,7 +218,7 @@ def test_two_machines_that_sync_at_the_same_instant_lose_nothing(
 
 
 @pytest.mark.skipif(not SOAK, reason="in a few rounds rclone may have luck")
-def test_the_same_oracle_finds_what_bisync_loses(
+def test_the_check_for_lost_lines_detects_the_losses_of_rclone_bisync(
     tmp_path: Path, location: str, seaweedfs: S3Server
 ) -> None:
     lost, of = lost_of(Bisync(tmp_path / "bisync", location, seaweedfs), ROUNDS)
@@ -227,7 +229,7 @@ def test_the_same_oracle_finds_what_bisync_loses(
 # A shell that appends while files are swapped under it.
 
 
-def test_no_append_of_a_shell_is_lost_under_swaps(tmp_path: Path) -> None:
+def test_sync_loses_no_append_of_a_shell_during_safe_replaces(tmp_path: Path) -> None:
     append_under_swaps(tmp_path, APPENDS)
 
 
@@ -242,13 +244,13 @@ HELD = '{ : > "$HELD"; while [ -e "$HELD" ]; do sleep 0.01; done; echo x$i; } >>
 @pytest.mark.parametrize(
     ("appends", "append"), [(APPENDS // 4, SLOW), (12, HELD)], ids=["a moment", "beyond the look"]
 )
-def test_no_append_through_a_descriptor_that_was_open_before_is_lost(
+def test_sync_loses_no_late_write_through_an_open_descriptor(
     tmp_path: Path, appends: int, append: str
 ) -> None:
     append_under_swaps(tmp_path, appends, append)
 
 
-def test_a_displaced_file_that_nobody_looks_at_again_would_be_caught(
+def test_the_check_for_lost_lines_detects_a_skipped_late_write_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted mutant."""
@@ -373,7 +375,7 @@ class Shell:
         return False
 
 
-def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
+def test_the_check_for_lost_lines_detects_a_plain_rename_instead_of_safe_replace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted mutant: what is displaced is looked at by nobody. The shell writes in its worst moment."""
@@ -398,7 +400,7 @@ def test_a_plain_rename_in_the_place_of_the_swap_would_be_caught(
 
 
 @pytest.mark.parametrize("wire", ["clean", "faulty"])
-def test_replicas_that_are_killed_anywhere_lose_and_tear_nothing(
+def test_machines_killed_at_any_moment_of_a_sync_lose_no_line_and_tear_no_file(
     tmp_path: Path, location: str, seaweedfs: S3Server, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = random.randrange(2**32)

@@ -1,4 +1,4 @@
-"""What sync and a program replace while somebody is writing it."""
+"""Safe replace: sync or a program exchanges a file while a person or a shell writes it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sync_while_a_shell_appends(machine: Replica, path: str) -> None:
         machine.sync.run()
 
 
-def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
+def test_the_state_in_the_middle_of_a_safe_replace_does_not_enter_the_baseline(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program writes and a person saves; another process looks before what came out is given back."""
@@ -96,7 +96,7 @@ def test_what_a_swap_shows_for_a_moment_is_not_agreed_on(
     assert sorted(a.texts()[MEMORY].splitlines()) == ["by hand", "one", "told"]
 
 
-def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
+def test_a_file_replaced_during_another_late_write_check_gets_its_own_check(
     a: Replica, b: Replica, machine: Callable[[str], Replica]
 ) -> None:
     filled(a, b, 2)
@@ -124,7 +124,7 @@ def test_what_is_displaced_during_the_second_look_at_something_else_has_its_own(
         ("notes/1.md", "notes", "1.conflict-{}.md"),
     ],
 )
-def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_beside_it(
+def test_a_late_write_whose_path_is_occupied_becomes_a_conflict_copy(
     a: Replica, b: Replica, file: str, stands: str, beside: str
 ) -> None:
     filled(a, b)
@@ -152,7 +152,7 @@ def test_what_was_written_to_a_displaced_file_whose_place_is_taken_comes_back_be
     assert a.workspace.displaced() == []
 
 
-def test_what_is_appended_to_what_came_in_while_somebody_saved_is_nobodys_change_of_what_was_there(
+def test_a_late_append_to_a_pulled_file_does_not_claim_the_pulled_keys_as_its_own_change(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person saves while a swap is under way, and a shell opens what goes in before the two are merged. The
@@ -193,7 +193,7 @@ def apart(tmp_path: Path, place: SharedBucket) -> Callable[[str], Replica]:
     return lambda name: Replica(tmp_path / name, records, place, clocks[name])
 
 
-def test_what_a_person_replaces_in_what_has_just_come_in_stays_replaced(
+def test_a_manual_edit_of_a_file_just_pulled_wins_whatever_the_other_clock_says(
     apart: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody has saved right before it came in, and the other machine's clock is two days ahead."""
@@ -214,7 +214,7 @@ def test_what_a_person_replaces_in_what_has_just_come_in_stays_replaced(
     assert a.texts() == b.texts() == {MEMORY: "---\nmood: mine\n---\none\nby hand\n"}
 
 
-def test_what_is_saved_while_a_save_is_given_back_is_given_back_too(
+def test_every_save_during_a_safe_replace_is_merged_back(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -238,7 +238,7 @@ def test_what_is_saved_while_a_save_is_given_back_is_given_back_too(
     assert a.workspace.displaced() == []
 
 
-def test_what_was_given_back_and_taken_out_since_is_not_given_back_again(
+def test_a_merged_save_that_a_person_removed_is_not_merged_again_by_a_late_write(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second look finds the save as it was given back, and what a shell appended to it after that."""
@@ -262,7 +262,7 @@ def test_what_was_given_back_and_taken_out_since_is_not_given_back_again(
 
 @pytest.mark.parametrize("is_undone", [False, True])
 @pytest.mark.parametrize("sender", ["program", "watcher"])
-def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replaced(
+def test_a_manual_edit_before_a_push_reaches_the_baseline_is_not_undone(
     apart: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch, sender: str, is_undone: bool
 ) -> None:
     """It is in the store and here, and not yet in its row; the other machine has built on it. What another
@@ -301,7 +301,7 @@ def test_what_a_person_replaces_before_it_was_told_that_it_was_sent_stays_replac
     assert a.texts() == b.texts() == {MEMORY: here.replace("one", "theirs\none")}
 
 
-def test_what_was_appended_to_what_is_deleted_comes_back_whatever_the_length_of_its_name(
+def test_a_late_write_to_a_deleted_file_with_a_long_name_restores_the_file(
     a: Replica, b: Replica
 ) -> None:
     """A label has no room for it, and says a hash."""
@@ -317,7 +317,7 @@ def test_what_was_appended_to_what_is_deleted_comes_back_whatever_the_length_of_
     assert a.workspace.displaced() == []
 
 
-def test_where_files_cannot_be_exchanged_whoever_makes_one_in_between_keeps_it(
+def test_a_file_created_during_a_safe_replace_without_exchange_is_merged(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -341,7 +341,7 @@ def test_where_files_cannot_be_exchanged_whoever_makes_one_in_between_keeps_it(
     assert sorted(a.texts()[MEMORY].split()) == ["mine", "one", "theirs"]
 
 
-def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_had_open(
+def test_a_late_append_does_not_restore_lines_deleted_on_another_machine(
     a: Replica, b: Replica
 ) -> None:
     a.put(MEMORY, "one\ntwo\n")
@@ -353,7 +353,7 @@ def test_what_was_deleted_there_stays_deleted_when_a_shell_appends_to_what_it_ha
     assert a.texts() == {MEMORY: "one\nlate\n"}
 
 
-def test_what_a_second_look_replaces_is_in_a_revision(
+def test_a_version_replaced_by_the_late_write_check_is_in_a_revision(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what was written a moment ago, between the revision that it begins with and the swap."""
@@ -379,7 +379,7 @@ def test_what_a_second_look_replaces_is_in_a_revision(
     assert a.workspace.find_version("0.md", version_of(b"theirs\nfresh\n")) is not None
 
 
-def test_what_is_about_to_be_swapped_in_is_not_taken_for_displaced(
+def test_a_file_prepared_for_a_safe_replace_is_not_listed_as_displaced(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -413,7 +413,7 @@ def deleted_elsewhere(a: Replica, b: Replica) -> None:
     b.sync.run(accept_deletions=True)
 
 
-def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
+def test_a_save_during_a_pulled_deletion_is_restored_without_exchange(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleted_elsewhere(a, b)
@@ -431,7 +431,7 @@ def test_a_save_that_met_a_deletion_goes_back_in_two_steps(
     assert a.texts() == b.texts() == {MEMORY: "one\nby hand\n"}
 
 
-def test_it_is_given_back_though_the_file_is_made_anew_between_the_two(
+def test_a_save_during_a_pulled_deletion_survives_if_the_file_is_created_again(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deleted_elsewhere(a, b)

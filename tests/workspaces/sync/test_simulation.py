@@ -1,4 +1,4 @@
-"""Random interleavings of several machines, and the mutants that show that they would notice."""
+"""Simulated interleavings of several machines with every fault; mutants that the simulation must catch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ MUTANT_INTERLEAVINGS_MAX = 3_000
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_nothing_is_lost_and_nothing_diverges(shard: int) -> None:
+def test_simulated_machines_lose_no_change_and_converge(shard: int) -> None:
     _lived(World, INTERLEAVINGS)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_no_value_comes_back_that_somebody_has_replaced(shard: int) -> None:
+def test_simulated_machines_never_restore_a_replaced_value(shard: int) -> None:
     _lived(FrontWorld, FRONTS)
 
 
@@ -320,7 +320,9 @@ MUTANTS: list[Patch] = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_mutant_is_caught(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulation_detects_each_mutant_of_sync(
+    mutant: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutant(monkeypatch)
     for seed in range(MUTANT_INTERLEAVINGS_MAX):
         try:
@@ -334,5 +336,5 @@ def test_a_mutant_is_caught(mutant: Patch, monkeypatch: pytest.MonkeyPatch) -> N
     pytest.fail("it was not caught")
 
 
-def test_the_second_look_is_long_enough_for_a_shell() -> None:
+def test_the_late_write_check_waits_long_enough_for_a_shell() -> None:
     assert safe_replace.SECOND_LOOK_S >= 0.25

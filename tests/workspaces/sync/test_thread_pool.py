@@ -1,3 +1,5 @@
+"""The thread pool of sync: order of results, batches in flight, failures."""
+
 from __future__ import annotations
 
 import threading
@@ -11,7 +13,7 @@ WAIT_S_MAX = 60.0
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_results_come_in_the_order_of_the_items(threads: int) -> None:
+def test_thread_pool_results_come_in_the_order_of_the_items(threads: int) -> None:
     pool = ThreadPool(threads)
     assert list(pool.map(lambda n: n * n, range(50))) == [n * n for n in range(50)]
     batches = [list(range(7)), [], list(range(7, 20))]
@@ -19,7 +21,7 @@ def test_results_come_in_the_order_of_the_items(threads: int) -> None:
     assert found == [(batch, [n * n for n in batch]) for batch in batches]
 
 
-def test_the_next_batch_is_on_its_way_while_one_is_dealt_with() -> None:
+def test_the_thread_pool_starts_the_next_batch_while_the_caller_handles_a_batch() -> None:
     begun = threading.Event()
 
     def do(number: int) -> int:
@@ -32,7 +34,7 @@ def test_the_next_batch_is_on_its_way_while_one_is_dealt_with() -> None:
         assert begun.wait(WAIT_S_MAX)
 
 
-def test_no_more_than_one_batch_is_on_its_way() -> None:
+def test_the_thread_pool_runs_at_most_a_single_batch_ahead() -> None:
     met: list[int] = []
 
     def do(number: int) -> int:
@@ -44,7 +46,7 @@ def test_no_more_than_one_batch_is_on_its_way() -> None:
     assert set(met) <= {1, 2}
 
 
-def test_what_was_not_begun_is_left_when_nobody_goes_on() -> None:
+def test_closing_the_batches_of_a_thread_pool_drops_items_that_have_not_started() -> None:
     met: list[int] = []
     may_end, begun = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -68,7 +70,7 @@ def test_what_was_not_begun_is_left_when_nobody_goes_on() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_failure_is_the_callers(threads: int) -> None:
+def test_an_exception_in_a_thread_of_the_pool_is_raised_in_the_caller(threads: int) -> None:
     def do(number: int) -> int:
         if number == 3:
             raise ValueError("three")
@@ -78,7 +80,7 @@ def test_a_failure_is_the_callers(threads: int) -> None:
         list(ThreadPool(threads).map_batches(do, [[1, 2], [3]]))
 
 
-def test_results_come_while_later_items_are_on_their_way() -> None:
+def test_the_thread_pool_yields_results_while_later_items_still_run() -> None:
     may_end = threading.Event()
 
     def do(number: int) -> int:
@@ -92,7 +94,7 @@ def test_results_come_while_later_items_are_on_their_way() -> None:
     assert list(results) == list(range(RESULTS_AT_ONCE, 3 * RESULTS_AT_ONCE))
 
 
-def test_one_that_takes_long_keeps_none_of_the_others_waiting() -> None:
+def test_a_slow_item_of_the_thread_pool_does_not_block_the_other_items() -> None:
     others = threading.Semaphore(0)
     count = 5 * RESULTS_AT_ONCE
 
@@ -107,7 +109,7 @@ def test_one_that_takes_long_keeps_none_of_the_others_waiting() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_after_a_failure_nothing_more_is_begun(threads: int) -> None:
+def test_the_thread_pool_starts_no_item_after_a_failure(threads: int) -> None:
     met: list[int] = []
     never = threading.Event()
 

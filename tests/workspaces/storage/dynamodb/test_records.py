@@ -1,4 +1,4 @@
-"""Records in DynamoDB: the contract, the weather on the wire, and what goes wrong before the first item."""
+"""Records in DynamoDB: the conformance tests, lost answers, throttling, errors before the first item."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TestDynamoRecords(RecordStoreConformance):
 
 
 class TestMeanwhile:
-    def test_it_begins_before_the_table_is_asked(self, store: DynamoRecords) -> None:
+    def test_dynamodb_starts_parallel_work_before_its_request(self, store: DynamoRecords) -> None:
         found: list[Item | None] = []
         with meanwhile(lambda: found.append(store.get(B))):
             store.write(Put(A, {}, ABSENT), Put(B, {}, ABSENT))
@@ -81,21 +81,25 @@ class TestMeanwhile:
 
 
 class TestBounds:
-    def test_a_bound_longer_than_any_key_still_bounds(self, store: DynamoRecords) -> None:
+    def test_a_dynamodb_scan_accepts_a_bound_longer_than_any_key(
+        self, store: DynamoRecords
+    ) -> None:
         longest = "é" * 511 + "ab"
         store.write(Put(Key("p", longest), {}), Put(Key("p", "a"), {}), Put(Key("p", "z"), {}))
         assert sorts(store.scan("p", start=longest + "\0")) == []
         assert sorts(store.scan("p", start=longest, end=longest + "\U0010ffff")) == [longest]
         assert sorts(store.scan("p", end=longest + "\0", backwards=True)) == [longest, "z", "a"]
 
-    def test_an_empty_or_turned_around_range_is_empty(self, store: DynamoRecords) -> None:
+    def test_a_dynamodb_scan_of_an_empty_or_reversed_range_is_empty(
+        self, store: DynamoRecords
+    ) -> None:
         store.write(Put(A, {}), Put(B, {}))
         assert store.scan("p", start="b", end="b") == []
         assert store.scan("p", start="c", end="a") == []
         assert store.scan("p", end="") == []
         assert store.scan("p", limit=0) == []
 
-    def test_many_expired_items_before_the_newest_cost_few_requests(
+    def test_a_dynamodb_scan_skips_many_expired_items_in_few_requests(
         self, far: DynamoRecords, wire: Wire, clock: ManualClock
     ) -> None:
         soon = clock.now().timestamp() + 1
@@ -109,7 +113,7 @@ class TestBounds:
 
 
 class TestExpiry:
-    def test_a_moment_within_a_second_is_kept_exactly(
+    def test_dynamodb_stores_the_fraction_of_an_expiry_exactly(
         self, store: DynamoRecords, clock: ManualClock
     ) -> None:
         until = clock.now().timestamp() + 0.123456
@@ -122,7 +126,7 @@ class TestExpiry:
         clock.advance(0.000001)
         assert store.get(A) is None
 
-    def test_the_table_expires_by_whole_seconds_never_too_early(self, dynamodb: str) -> None:
+    def test_the_dynamodb_time_to_live_is_rounded_up_to_whole_seconds(self, dynamodb: str) -> None:
         create_table("expiring")
         store = DynamoRecords("expiring")
         store.write(Put(A, {}, expires_at=1234.5), Put(B, {}))
@@ -134,7 +138,7 @@ class TestExpiry:
         assert sorted(item.get("sweep_at", {"N": "-"})["N"] for item in kept) == ["-", "1235"]
         client.close()
 
-    def test_a_put_with_any_does_not_count_on_from_an_expired_item(
+    def test_a_dynamodb_put_over_an_expired_item_starts_a_new_counter(
         self, store: DynamoRecords, clock: ManualClock
     ) -> None:
         store.write(Put(A, {}))
@@ -149,7 +153,7 @@ class TestExpiry:
 class TestLostAnswers:
     @pytest.mark.parametrize("fate", ["lost", "InternalServerError"])
     @pytest.mark.parametrize("expect", [ABSENT, ANY])
-    def test_a_put_whose_answer_was_lost_happened_once(
+    def test_a_dynamodb_put_whose_answer_was_lost_is_applied_once(
         self, far: DynamoRecords, wire: Wire, fate: str, expect: object
     ) -> None:
         wire.next_answers = [fate]
@@ -158,7 +162,7 @@ class TestLostAnswers:
         assert far.write(Put(A, {"n": 2}, expect=1 if expect is ABSENT else ANY)) == (2,)
         assert values(far, A) == [{"n": 2}]
 
-    def test_a_batch_whose_answer_was_lost_happened_once(
+    def test_a_dynamodb_batch_whose_answer_was_lost_is_applied_once(
         self, far: DynamoRecords, wire: Wire
     ) -> None:
         (held,) = far.write(Put(A, {}))
@@ -170,14 +174,14 @@ class TestLostAnswers:
         assert counters == (1, 1)
         assert values(far, A, B, C) == [{}, {"n": 1}, None]
 
-    def test_a_lost_answer_that_had_no_effect_is_made_good(
+    def test_a_failed_dynamodb_batch_without_effect_is_repeated(
         self, far: DynamoRecords, wire: Wire
     ) -> None:
         far.write(Put(A, {}))
         wire.next_answers = ["InternalServerError"]
         assert far.write(Check(A, 1), Put(B, {}, ABSENT)) == (1,)
 
-    def test_when_others_wrote_on_top_it_is_unknown_and_no_conflict(
+    def test_a_lost_dynamodb_answer_followed_by_a_foreign_write_is_unknown(
         self, far: DynamoRecords, store: DynamoRecords, wire: Wire, pauses: list[float]
     ) -> None:
         far.write(Put(A, {"n": 1}))
@@ -193,7 +197,7 @@ class TestLostAnswers:
         assert caught.value.remedy is not None
         assert values(store, A) == [{"n": 3}]
 
-    def test_a_conditional_delete_whose_answer_was_lost_is_unknown(
+    def test_a_conditional_dynamodb_delete_whose_answer_was_lost_is_unknown(
         self, far: DynamoRecords, wire: Wire
     ) -> None:
         far.write(Put(A, {}))
@@ -205,14 +209,18 @@ class TestLostAnswers:
         far.write(Delete(A))
         assert far.get(A) is None
 
-    def test_reads_are_repeated(self, far: DynamoRecords, wire: Wire) -> None:
+    def test_dynamodb_reads_are_repeated_after_a_fault(
+        self, far: DynamoRecords, wire: Wire
+    ) -> None:
         far.write(Put(A, {"n": 1}))
         wire.next_answers = ["lost", "InternalServerError"]
         assert values(far, A) == [{"n": 1}]
         wire.next_answers = ["lost", "ThrottlingException"]
         assert sorts(far.scan("p")) == ["a"]
 
-    def test_silence_without_end_is_unavailable(self, far: DynamoRecords, wire: Wire) -> None:
+    def test_dynamodb_without_any_answer_is_unavailable(
+        self, far: DynamoRecords, wire: Wire
+    ) -> None:
         wire.next_answers = ["lost"] * 5
         with pytest.raises(Unavailable, match="may have happened"):
             far.write(Put(A, {}, ABSENT), Put(B, {}, ABSENT))
@@ -224,7 +232,7 @@ class TestBusy:
         "fate",
         ["ThrottlingException", "TransactionConflictException", "RequestLimitExceeded"],
     )
-    def test_throttling_is_waited_out(
+    def test_dynamodb_waits_while_requests_are_throttled(
         self, far: DynamoRecords, wire: Wire, pauses: list[float], fate: str
     ) -> None:
         wire.next_answers = [fate] * 3
@@ -232,7 +240,7 @@ class TestBusy:
         assert len(pauses) == 3
         assert all(0 <= pause <= 1 for pause in pauses)
 
-    def test_throttling_without_end_is_unavailable(
+    def test_endless_dynamodb_throttling_is_unavailable(
         self, far: DynamoRecords, wire: Wire, pauses: list[float]
     ) -> None:
         wire.next_answers = ["ThrottlingException"] * 100
@@ -240,7 +248,9 @@ class TestBusy:
             far.write(Put(A, {}))
         assert len(pauses) == TRIES_MAX - 1
 
-    def test_batches_with_any_from_many_threads_all_happen(self, store: DynamoRecords) -> None:
+    def test_unconditional_dynamodb_batches_from_many_threads_all_apply(
+        self, store: DynamoRecords
+    ) -> None:
         race(4, lambda i: [store.write(Put(A, {}), Put(Key(f"{i}", "x"), {})) for _ in range(5)])
         item = store.get(A)
         assert item is not None
@@ -248,7 +258,7 @@ class TestBusy:
 
 
 class TestBeforeTheFirstItem:
-    def test_making_the_table_twice_changes_nothing(self, dynamodb: str) -> None:
+    def test_creating_the_dynamodb_table_twice_changes_no_item(self, dynamodb: str) -> None:
         create_table("made")
         store = DynamoRecords("made")
         store.write(Put(A, {"n": 1}))
@@ -256,7 +266,7 @@ class TestBeforeTheFirstItem:
         assert values(store, A) == [{"n": 1}]
         store.close()
 
-    def test_a_table_with_other_keys_is_refused(self, dynamodb: str) -> None:
+    def test_a_dynamodb_table_with_a_different_key_schema_is_refused(self, dynamodb: str) -> None:
         client = boto3.session.Session().client("dynamodb")
         client.create_table(
             TableName="foreign",
@@ -269,7 +279,9 @@ class TestBeforeTheFirstItem:
             create_table("foreign")
 
     @pytest.mark.parametrize("changes", [1, 2])
-    def test_a_missing_table_is_named_with_its_remedy(self, dynamodb: str, changes: int) -> None:
+    def test_a_missing_dynamodb_table_is_named_with_a_remedy(
+        self, dynamodb: str, changes: int
+    ) -> None:
         store = DynamoRecords("missing")
         for call in (
             lambda: store.get(A),
@@ -281,7 +293,7 @@ class TestBeforeTheFirstItem:
             assert "harness admin init-dynamodb" in str(caught.value.remedy)
         store.close()
 
-    def test_an_endpoint_where_nobody_listens_is_named_at_once(
+    def test_an_unreachable_dynamodb_endpoint_is_named_at_once(
         self, dynamodb: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with socket.socket() as nobody:
@@ -296,7 +308,7 @@ class TestBeforeTheFirstItem:
     @pytest.mark.parametrize(
         "code", ["UnrecognizedClientException", "AccessDeniedException", "ExpiredTokenException"]
     )
-    def test_refused_credentials_are_named_with_their_variables(
+    def test_refused_dynamodb_credentials_are_named_with_their_variables(
         self, far: DynamoRecords, wire: Wire, code: str
     ) -> None:
         wire.next_answers = [code]
@@ -312,7 +324,7 @@ class TestBeforeTheFirstItem:
             ("AWS_DEFAULT_REGION", "AWS_DEFAULT_REGION"),
         ],
     )
-    def test_a_missing_variable_is_named(
+    def test_a_missing_dynamodb_environment_variable_is_named(
         self, dynamodb: str, monkeypatch: pytest.MonkeyPatch, missing: str, remedy: str
     ) -> None:
         monkeypatch.delenv(missing)
@@ -320,7 +332,7 @@ class TestBeforeTheFirstItem:
             DynamoRecords("records").get(A)
         assert remedy in str(caught.value.remedy)
 
-    def test_an_endpoint_that_is_no_address_is_an_error_with_a_remedy(
+    def test_a_malformed_dynamodb_endpoint_is_an_error_with_a_remedy(
         self, dynamodb: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         point_to("not an address", monkeypatch)
@@ -328,7 +340,7 @@ class TestBeforeTheFirstItem:
             DynamoRecords("records")
         assert "AWS_" in str(caught.value.remedy)
 
-    def test_a_foreign_item_is_an_error_and_no_crash(
+    def test_a_dynamodb_item_of_another_program_is_reported_as_unavailable(
         self, store: DynamoRecords, table: str
     ) -> None:
         client = boto3.session.Session().client("dynamodb")

@@ -1,4 +1,4 @@
-"""S3: the contract of blob stores on two servers, and what becomes of a request on a bad wire."""
+"""Blobs in S3: the conformance tests on two servers, wrong settings, and requests on a faulty network."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestS3BlobsOnMoto(BlobStoreConformance):
         return opened(page_keys=3)
 
 
-def test_a_whole_bucket_can_be_a_store(seaweed: S3Server) -> None:
+def test_an_s3_store_without_a_prefix_uses_the_whole_bucket(seaweed: S3Server) -> None:
     client = seaweed.client()
     bucket = f"root-{secrets.token_hex(6)}"
     client.create_bucket(Bucket=bucket)
@@ -101,7 +101,7 @@ def test_a_whole_bucket_can_be_a_store(seaweed: S3Server) -> None:
     store.close()
 
 
-def test_an_object_is_named_by_its_path_and_tells_where_it_came_from(
+def test_an_s3_object_is_named_by_its_path_and_carries_metadata(
     seaweed: S3Server, store: S3Blobs
 ) -> None:
     meta = {"version": "v1", "revision": "r1", "stamp": "2026-01-01T00:00:00.000001Z"}
@@ -123,7 +123,7 @@ def test_an_object_is_named_by_its_path_and_tells_where_it_came_from(
     assert store.read("fs-1/notes/ä b.md").meta == meta
 
 
-def test_an_object_with_a_bad_name_is_walked_but_never_scanned(
+def test_an_s3_object_with_a_bad_name_is_walked_but_never_scanned(
     moto_s3: S3Server, use: Callable[[dict[str, str]], None]
 ) -> None:
     use(moto_s3.environment())
@@ -138,7 +138,7 @@ def test_an_object_with_a_bad_name_is_walked_but_never_scanned(
     store.close()
 
 
-def test_more_objects_than_a_page_holds_are_all_listed(seaweed: S3Server, opened: Opened) -> None:
+def test_an_s3_scan_lists_more_objects_than_a_page_holds(seaweed: S3Server, opened: Opened) -> None:
     store = opened(page_keys=2)
     names = [f"{directory}/{index}.md" for directory in "abc" for index in range(3)]
     for name in names:
@@ -146,13 +146,15 @@ def test_more_objects_than_a_page_holds_are_all_listed(seaweed: S3Server, opened
     assert [stat.name for stat in store.scan()] == names
 
 
-def test_a_name_too_long_below_the_prefix_is_refused(store: S3Blobs) -> None:
+def test_an_s3_name_too_long_below_the_prefix_is_refused(store: S3Blobs) -> None:
     name = "/".join([*["x" * 200] * 5, "y" * 15])
     with pytest.raises(Refused, match="longer than 1024 bytes"):
         store.write(name, b"x", expect=ANY)
 
 
-def test_what_is_too_large_is_neither_sent_nor_fetched(seaweed: S3Server, opened: Opened) -> None:
+def test_an_oversized_blob_is_neither_sent_to_nor_fetched_from_s3(
+    seaweed: S3Server, opened: Opened
+) -> None:
     store = opened(bytes_max=10)
     with pytest.raises(OverLimit):
         store.write("a.md", b"x" * 11, expect=ANY)
@@ -161,14 +163,14 @@ def test_what_is_too_large_is_neither_sent_nor_fetched(seaweed: S3Server, opened
         opened(prefix="shared", bytes_max=10).read("a.md")
 
 
-def test_deleting_under_absent_asks_whether_there_is_nothing(store: S3Blobs) -> None:
+def test_deleting_an_s3_object_that_is_expected_absent_is_a_conflict(store: S3Blobs) -> None:
     store.delete("a.md", expect=ABSENT)
     store.write("a.md", b"x", expect=ABSENT)
     with pytest.raises(Conflict):
         store.delete("a.md", expect=ABSENT)
 
 
-def test_the_module_of_a_location_brings_no_client_along() -> None:
+def test_importing_locations_imports_no_s3_client() -> None:
     program = (
         "import sys, workspaces.home.locations\n"
         "assert not {'boto3', 'botocore', 'obstore'} & set(sys.modules)"
@@ -179,7 +181,7 @@ def test_the_module_of_a_location_brings_no_client_along() -> None:
 # ---- what is wrong with the way there: one sentence each ----
 
 
-def test_wrong_credentials_are_told_apart(
+def test_a_wrong_access_key_and_a_wrong_secret_key_have_different_reasons(
     seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
     use(seaweed.environment(keys=Keys("nobody", "x" * 20)))
@@ -188,7 +190,7 @@ def test_wrong_credentials_are_told_apart(
     assert _reason(lambda: opened().read("a.md")) == "the secret key does not match the access key"
 
 
-def test_a_key_that_may_only_read_can_read_and_is_told_so_when_it_writes(
+def test_a_read_only_s3_key_can_read_and_its_writes_name_the_missing_permission(
     seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
     opened(prefix="read").write("a.md", b"x", expect=ANY)
@@ -204,7 +206,7 @@ def test_a_key_that_may_only_read_can_read_and_is_told_so_when_it_writes(
 
 
 @pytest.mark.parametrize("server", ["seaweedfs", "moto_s3"])
-def test_a_missing_bucket_is_never_taken_for_a_missing_file(
+def test_a_missing_bucket_is_not_reported_as_a_missing_file(
     server: str,
     request: pytest.FixtureRequest,
     use: Callable[[dict[str, str]], None],
@@ -224,7 +226,7 @@ def test_a_missing_bucket_is_never_taken_for_a_missing_file(
 
 
 @pytest.mark.parametrize("server", ["seaweedfs", "moto_s3"])
-def test_a_bucket_that_vanishes_is_never_taken_for_missing_files(
+def test_a_deleted_bucket_is_not_reported_as_missing_files(
     server: str,
     request: pytest.FixtureRequest,
     use: Callable[[dict[str, str]], None],
@@ -252,7 +254,7 @@ def test_a_bucket_that_vanishes_is_never_taken_for_missing_files(
         assert _reason(call) == "the bucket does not exist"
 
 
-def test_a_clock_that_is_wrong_is_named(
+def test_a_wrong_clock_is_named_as_the_reason_s3_refuses(
     seaweed: S3Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from botocore import auth
@@ -264,14 +266,14 @@ def test_a_clock_that_is_wrong_is_named(
     )
 
 
-def test_an_endpoint_where_nothing_listens_is_named(
+def test_an_unreachable_s3_endpoint_is_named(
     seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
     use(seaweed.environment(url="http://127.0.0.1:9"))
     assert _reason(lambda: opened().read("a.md")) == "127.0.0.1:9 is unreachable"
 
 
-def test_a_server_that_went_away_is_named(
+def test_a_stopped_s3_server_is_named(
     seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
     with faulty_proxy(seaweed.url) as proxy:
@@ -283,7 +285,7 @@ def test_a_server_that_went_away_is_named(
         assert reason.startswith("127.0.0.1:") and reason.endswith("is unreachable")
 
 
-def test_missing_credentials_and_profiles_are_named(
+def test_missing_s3_credentials_and_profiles_are_named(
     seaweed: S3Server,
     use: Callable[[dict[str, str]], None],
     opened: Opened,
@@ -296,7 +298,7 @@ def test_missing_credentials_and_profiles_are_named(
     assert "profile" in _reason(lambda: opened().read("a.md"))
 
 
-def test_credentials_that_cannot_be_renewed_are_named(
+def test_s3_credentials_that_cannot_be_renewed_are_named(
     seaweed: S3Server,
     use: Callable[[dict[str, str]], None],
     opened: Opened,
@@ -326,7 +328,7 @@ def test_credentials_that_cannot_be_renewed_are_named(
     assert _reason(lambda: list(store.scan())) == expired
 
 
-def test_an_endpoint_that_is_no_url_is_named(
+def test_an_s3_endpoint_that_is_not_a_url_is_named(
     seaweed: S3Server, use: Callable[[dict[str, str]], None], opened: Opened
 ) -> None:
     use(seaweed.environment(url="localhost"))
@@ -373,7 +375,7 @@ def impatient(far: S3Blobs, proxy: FaultyProxy, opened: Opened, prefix: str) -> 
     return store
 
 
-def test_where_the_bucket_itself_may_not_be_asked_for_a_listing_says_that_it_is_there(
+def test_a_forbidden_bucket_check_falls_back_to_a_listing(
     proxy: FaultyProxy, opened: Opened, prefix: str
 ) -> None:
     opened(prefix=prefix).write("a b.md", b"x", expect=ABSENT)
@@ -396,7 +398,7 @@ PASSING: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_one_fault_is_bridged_by_whatever_may_be_repeated(
+def test_unconditional_s3_calls_are_repeated_after_a_single_fault(
     far: S3Blobs, proxy: FaultyProxy, fault: Fault
 ) -> None:
     data = b"0123456789" * 10_000
@@ -412,7 +414,7 @@ def test_one_fault_is_bridged_by_whatever_may_be_repeated(
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_fault_that_lasts_is_unavailable_after_three_tries(
+def test_a_lasting_s3_fault_is_unavailable_after_three_tries(
     far: S3Blobs, proxy: FaultyProxy, fault: Fault
 ) -> None:
     far.write("a.md", b"0123456789" * 10, expect=ANY)
@@ -426,7 +428,7 @@ def test_a_fault_that_lasts_is_unavailable_after_three_tries(
     assert far.read("a.md").data == b"0123456789" * 10
 
 
-def test_a_busy_server_is_asked_again_even_under_a_condition(
+def test_a_conditional_write_is_repeated_if_the_s3_server_is_busy(
     far: S3Blobs, proxy: FaultyProxy
 ) -> None:
     proxy.next_faults = [BUSY, BUSY]
@@ -437,7 +439,7 @@ def test_a_busy_server_is_asked_again_even_under_a_condition(
 
 
 @pytest.mark.parametrize("fault", [Reset(), BROKEN], ids=["reset", "broken"])
-def test_a_conditional_write_that_never_arrived_is_not_repeated_and_changed_nothing(
+def test_a_conditional_s3_write_that_never_arrived_is_not_repeated(
     far: S3Blobs, proxy: FaultyProxy, fault: Fault
 ) -> None:
     token = far.write("a.md", b"1", expect=ABSENT)
@@ -451,7 +453,7 @@ def test_a_conditional_write_that_never_arrived_is_not_repeated_and_changed_noth
 
 
 @pytest.mark.parametrize("fault", [Lost(), Late()], ids=["lost", "late"])
-def test_a_conditional_write_whose_answer_was_lost_meets_its_own_effect_when_repeated(
+def test_a_repeated_conditional_s3_write_conflicts_with_its_own_lost_effect(
     far: S3Blobs, impatient: S3Blobs, proxy: FaultyProxy, fault: Fault
 ) -> None:
     first = far.write("a.md", b"1", expect=ABSENT)
@@ -466,7 +468,7 @@ def test_a_conditional_write_whose_answer_was_lost_meets_its_own_effect_when_rep
     assert (there.data, there.token) == (b"2", caught.value.actual)
 
 
-def test_a_creation_whose_answer_was_lost_meets_its_own_effect_when_repeated(
+def test_a_repeated_creation_in_s3_conflicts_with_its_own_lost_effect(
     far: S3Blobs, proxy: FaultyProxy
 ) -> None:
     proxy.next_faults = [Lost()]
@@ -477,7 +479,7 @@ def test_a_creation_whose_answer_was_lost_meets_its_own_effect_when_repeated(
     assert far.read("a.md").token == caught.value.actual
 
 
-def test_a_conditional_delete_whose_answer_was_lost_finds_nothing_when_repeated(
+def test_a_repeated_conditional_s3_delete_finds_no_object_after_its_lost_effect(
     far: S3Blobs, proxy: FaultyProxy
 ) -> None:
     token = far.write("a.md", b"1", expect=ABSENT)
@@ -491,7 +493,7 @@ def test_a_conditional_delete_whose_answer_was_lost_finds_nothing_when_repeated(
     assert caught.value.actual is None
 
 
-def test_a_conflict_is_a_conflict_even_when_nobody_can_say_what_is_there(
+def test_an_s3_conflict_is_reported_even_if_the_actual_token_cannot_be_read(
     far: S3Blobs, proxy: FaultyProxy
 ) -> None:
     far.write("a.md", b"1", expect=ABSENT)
@@ -501,7 +503,7 @@ def test_a_conflict_is_a_conflict_even_when_nobody_can_say_what_is_there(
     assert caught.value.actual == "something else"
 
 
-def test_a_write_that_ran_into_another_one_is_a_conflict(far: S3Blobs, proxy: FaultyProxy) -> None:
+def test_a_concurrent_s3_write_is_a_conflict(far: S3Blobs, proxy: FaultyProxy) -> None:
     token = far.write("a.md", b"1", expect=ABSENT)
     for call in (
         lambda: far.write("a.md", b"2", expect=token),
@@ -514,7 +516,7 @@ def test_a_write_that_ran_into_another_one_is_a_conflict(far: S3Blobs, proxy: Fa
         assert caught.value.actual == token
 
 
-def test_silence_ends_in_time_and_is_not_asked_again(
+def test_an_s3_request_without_answer_times_out_and_is_not_repeated(
     impatient: S3Blobs, proxy: FaultyProxy
 ) -> None:
     late = Late()
@@ -535,7 +537,7 @@ def test_silence_ends_in_time_and_is_not_asked_again(
     assert proxy.asked - before == 5
 
 
-def test_a_sign_in_page_is_never_taken_for_a_file_or_a_success(
+def test_a_network_sign_in_page_is_not_treated_as_an_s3_answer(
     far: S3Blobs, proxy: FaultyProxy
 ) -> None:
     for call in (
@@ -552,7 +554,9 @@ def test_a_sign_in_page_is_never_taken_for_a_file_or_a_success(
             call()
 
 
-def test_a_404_of_someone_on_the_way_is_not_believed(far: S3Blobs, proxy: FaultyProxy) -> None:
+def test_a_404_from_a_network_proxy_is_not_reported_as_a_missing_file(
+    far: S3Blobs, proxy: FaultyProxy
+) -> None:
     """It is checked with the bucket: if that answers, the file is really missing there."""
     stranger = Answered("404 Not Found", body=b"<html>no such page</html>")
     proxy.next_faults = [stranger] * 10
@@ -581,7 +585,7 @@ def test_a_404_of_someone_on_the_way_is_not_believed(far: S3Blobs, proxy: Faulty
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_refusal_reads_the_same_through_either_client(
+def test_an_s3_refusal_has_the_same_reason_through_both_clients(
     far: S3Blobs, proxy: FaultyProxy, answer: tuple[str, str], reason: str
 ) -> None:
     for call in (
@@ -596,7 +600,7 @@ def test_a_refusal_reads_the_same_through_either_client(
         assert _reason(call).startswith(reason)
 
 
-def test_who_is_sent_on_and_on_gives_up(far: S3Blobs, proxy: FaultyProxy) -> None:
+def test_endless_s3_redirects_are_not_followed(far: S3Blobs, proxy: FaultyProxy) -> None:
     """A network that wants to be signed in to first, or an endpoint that has moved."""
     for call in (
         lambda: list(far.scan()),

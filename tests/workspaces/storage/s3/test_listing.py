@@ -1,3 +1,5 @@
+"""Reading S3 listings: the fast parser yields the same objects as botocore."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -29,7 +31,7 @@ def handed(body: bytes, status: int = 200) -> tuple[bytes, Any]:
     return response["body"], None if found is None else list(found.listed)
 
 
-def test_objects_are_read_and_the_rest_is_left() -> None:
+def test_the_s3_listing_parser_takes_the_objects_and_leaves_the_rest() -> None:
     assert handed(HEAD + ONE + ONE + TAIL) == (
         HEAD + TAIL,
         [READ] * 2,
@@ -50,18 +52,18 @@ OWNED = ONE.replace(b"<Size>", b"<Owner><ID>a</ID></Owner><Size>")
         [ONE, ONE.replace(b"a%20b", b"a%20b<!-- c -->")],
     ],
 )
-def test_objects_need_not_look_alike(objects: list[bytes]) -> None:
+def test_the_s3_listing_parser_reads_objects_with_differing_fields(objects: list[bytes]) -> None:
     _, read = handed(HEAD + b"".join(objects) + TAIL)
     assert read == [READ] * len(objects)
 
 
 @pytest.mark.parametrize("key", [b"a&amp;b", b"a&#38;b"])
-def test_a_name_that_was_escaped_is_read_as_it_is(key: bytes) -> None:
+def test_the_s3_listing_parser_unescapes_names(key: bytes) -> None:
     _, read = handed(HEAD + ONE + ONE.replace(b"a%20b", key) + TAIL)
     assert [one.key for one in read] == ["a%20b", "a&b"]
 
 
-def test_an_object_without_a_tag_has_none() -> None:
+def test_an_s3_object_listed_without_an_etag_has_no_token() -> None:
     bare = ONE.replace(b"<ETag>&quot;x&quot;</ETag>", b"")
     _, read = handed(HEAD + ONE + bare + TAIL)
     assert [one.tag for one in read] == ['"x"', None]
@@ -81,15 +83,15 @@ def test_an_object_without_a_tag_has_none() -> None:
         HEAD + ONE.replace(b"2026", b"then") + TAIL,
     ],
 )
-def test_what_is_unlike_a_listing_is_left_whole(body: bytes) -> None:
+def test_the_s3_listing_parser_leaves_bodies_that_are_not_listings(body: bytes) -> None:
     assert handed(body) == (body, None)
 
 
-def test_an_error_is_left_whole() -> None:
+def test_the_s3_listing_parser_leaves_error_answers() -> None:
     assert handed(HEAD + ONE + TAIL, status=503) == (HEAD + ONE + TAIL, None)
 
 
-def test_a_page_that_was_read_lately_is_that_one() -> None:
+def test_the_s3_listing_parser_reuses_a_page_read_recently() -> None:
     def read(body: bytes) -> Any:
         found: dict[str, Any] = {}
         read_contents({"status_code": 200, "body": body}, found)
@@ -100,7 +102,7 @@ def test_a_page_that_was_read_lately_is_that_one() -> None:
     assert read(HEAD + ONE.replace(b">3<", b">4<") + TAIL) is not first
 
 
-def test_what_botocore_has_read_is_the_same() -> None:
+def test_objects_parsed_by_botocore_convert_to_the_same_listed_objects() -> None:
     read: list[dict[str, Any]] = [{"Key": "a%20b", "Size": 3, "ETag": '"x"', "LastModified": AT}]
     assert objects_of([*read, {"Key": "b", "Size": 0}]).listed == (
         READ,
@@ -108,7 +110,7 @@ def test_what_botocore_has_read_is_the_same() -> None:
     )
 
 
-def test_a_listing_that_is_the_same_is_not_made_again(
+def test_an_unchanged_s3_listing_reuses_its_stats(
     seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, value in seaweedfs.environment().items():
@@ -126,7 +128,7 @@ def test_a_listing_that_is_the_same_is_not_made_again(
 
 
 @pytest.mark.parametrize("name", ["seaweedfs", "moto_s3"])
-def test_it_reads_what_botocore_reads(
+def test_the_s3_listing_parser_agrees_with_botocore(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server: S3Server = request.getfixturevalue(name)

@@ -1,4 +1,4 @@
-"""A listing in parts: of a model of a store with an order of its own, while names come and go; and of S3."""
+"""Parallel listing: in a model while names come and go, and on S3 servers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def interleaved(randomly: random.Random, listed: Listed) -> tuple[object, object
 
 
 @pytest.mark.parametrize("shard", range(10))
-def test_no_name_that_is_there_all_the_time_is_unseen_whatever_the_cuts_are(shard: int) -> None:
+def test_a_parallel_listing_misses_no_name_that_exists_throughout(shard: int) -> None:
     first = random.randrange(2**40)
     for seed in range(first, first + 300):
         randomly = random.Random(seed)
@@ -95,7 +95,7 @@ def test_no_name_that_is_there_all_the_time_is_unseen_whatever_the_cuts_are(shar
         assert listed.always <= found <= listed.ever
 
 
-def test_while_nothing_changes_every_page_is_asked_for_once() -> None:
+def test_a_parallel_listing_requests_each_page_once() -> None:
     names = sorted(NAMES)
     asked: list[tuple[str, str | None]] = []
 
@@ -112,13 +112,13 @@ def test_while_nothing_changes_every_page_is_asked_for_once() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 20, 21])
-def test_cuts_are_where_pages_end(count: int) -> None:
+def test_the_cuts_of_a_parallel_listing_are_at_page_ends(count: int) -> None:
     names = [f"{number:03}" for number in range(count)]
     assert list(cuts_of(names, 10)) == names[9:-1:10]
     assert len(cuts_of(names, 10)) + 1 == max(1, -(-count // 10))
 
 
-def test_what_fails_in_one_part_fails_the_listing() -> None:
+def test_a_failure_in_a_part_fails_the_parallel_listing() -> None:
     def ask(after: str, more: str | None) -> ListingPage:
         if after == "b":
             raise ConnectionError
@@ -138,7 +138,7 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S3
     return store
 
 
-def test_a_server_is_listed_in_parts_as_it_is_in_one(store: S3Blobs) -> None:
+def test_a_parallel_listing_of_a_server_equals_a_sequential_listing(store: S3Blobs) -> None:
     seed = random.randrange(2**40)
     print(f"seed {seed}")
     randomly = random.Random(seed)
@@ -156,7 +156,7 @@ def test_a_server_is_listed_in_parts_as_it_is_in_one(store: S3Blobs) -> None:
             there.remove(name)
 
 
-def test_what_a_listing_in_parts_lacks_is_looked_for_in_one_piece(
+def test_names_missing_in_a_parallel_listing_are_checked_by_a_sequential_listing(
     store: S3Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"notes/{number}.md" for number in range(9)]
@@ -173,7 +173,7 @@ def test_what_a_listing_in_parts_lacks_is_looked_for_in_one_piece(
 
 
 @pytest.mark.parametrize("known", [9, 4, 0])
-def test_requests_of_a_listing_are_counted(store: S3Blobs, known: int) -> None:
+def test_a_parallel_listing_counts_its_requests(store: S3Blobs, known: int) -> None:
     names = [f"notes/{number}.md" for number in range(9)]
     for name in names:
         store.write(name, b"x", expect=ANY)

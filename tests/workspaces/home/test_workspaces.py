@@ -1,3 +1,5 @@
+"""The workspaces of an account: deleting to the trash, names and ids, private workspaces."""
+
 from __future__ import annotations
 
 import gc
@@ -21,7 +23,7 @@ from workspaces.ids import AgentId, UserId, namespace
 Opened = Callable[[], Workspaces]
 
 
-def test_a_deleted_workspace_lies_in_the_trash_with_its_history(open_workspaces: Opened) -> None:
+def test_a_deleted_workspace_is_in_the_trash_with_its_history(open_workspaces: Opened) -> None:
     workspaces = open_workspaces()
     workspace = workspaces.create("notes")
     workspace.write("MEMORY.md", "kept", by=CALLER)
@@ -39,7 +41,7 @@ def test_a_deleted_workspace_lies_in_the_trash_with_its_history(open_workspaces:
     assert workspaces.list() == []
 
 
-def test_who_still_holds_a_deleted_workspace_writes_nothing_into_the_trash(
+def test_an_open_handle_of_a_deleted_workspace_cannot_write_into_the_trash(
     open_workspaces: Opened,
 ) -> None:
     held = open_workspaces().create("notes")
@@ -55,7 +57,7 @@ def test_who_still_holds_a_deleted_workspace_writes_nothing_into_the_trash(
     assert (place / "files/MEMORY.md").read_text() == "kept"
 
 
-def test_a_name_is_free_again_after_a_deletion(open_workspaces: Opened) -> None:
+def test_a_workspace_name_is_free_again_after_a_deletion(open_workspaces: Opened) -> None:
     workspaces = open_workspaces()
     first = workspaces.create("notes").record
     workspaces.delete("notes")
@@ -67,7 +69,7 @@ def test_a_name_is_free_again_after_a_deletion(open_workspaces: Opened) -> None:
 AGENT, USER = AgentId("agent_1"), UserId("usr_1")
 
 
-def test_a_private_workspace_is_made_when_it_is_first_needed(open_workspaces: Opened) -> None:
+def test_a_private_workspace_is_created_on_first_use(open_workspaces: Opened) -> None:
     workspaces = open_workspaces()
     assert workspaces.private(private_to_agent(AGENT), create=False) is None
     made = workspaces.private(private_to_agent(AGENT), create=True)
@@ -78,7 +80,9 @@ def test_a_private_workspace_is_made_when_it_is_first_needed(open_workspaces: Op
     assert again.read("MEMORY.md").text == "mine"
 
 
-def test_what_is_private_to_one_is_not_the_others(open_workspaces: Opened, home: Home) -> None:
+def test_private_workspaces_of_user_agent_and_pair_have_separate_namespaces(
+    open_workspaces: Opened, home: Home
+) -> None:
     workspaces = open_workspaces()
     ids = [private_to_agent(AGENT), private_to_user(USER), private_to_both(USER, AGENT)]
     assert ids == ["agent:agent_1", "user:usr_1", "user:usr_1:agent:agent_1"]
@@ -90,7 +94,7 @@ def test_what_is_private_to_one_is_not_the_others(open_workspaces: Opened, home:
     assert made[0].root == home.tree(made[0].namespace)
 
 
-def test_private_workspaces_are_listed_only_when_asked_for(open_workspaces: Opened) -> None:
+def test_private_workspaces_are_listed_only_on_request(open_workspaces: Opened) -> None:
     workspaces = open_workspaces()
     workspaces.create("notes")
     workspaces.private(private_to_user(USER), create=True)
@@ -99,7 +103,9 @@ def test_private_workspaces_are_listed_only_when_asked_for(open_workspaces: Open
 
 
 @pytest.mark.parametrize("name", ["agent:agent_1", "user:usr_1", "ws_" + "0" * 24])
-def test_no_name_can_pass_for_an_id(open_workspaces: Opened, name: str) -> None:
+def test_a_workspace_name_that_looks_like_an_id_is_refused(
+    open_workspaces: Opened, name: str
+) -> None:
     """Else whoever takes the name would be found where the private workspace is looked for."""
     workspaces = open_workspaces()
     with pytest.raises(Refused):
@@ -113,7 +119,7 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/dev/fd").iterdir())
 
 
-def test_a_deleted_workspace_keeps_no_descriptor(open_workspaces: Opened) -> None:
+def test_a_deleted_workspace_keeps_no_file_descriptor_open(open_workspaces: Opened) -> None:
     workspaces = open_workspaces()
 
     def live_and_die(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is read once, and what is put aside while the rest is on its way."""
+"""Bytes that sync reads once (read cache), and pulled files in staging until the rest has arrived."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["a", "b", "machine", "place", "prefix"]
 WAIT_S_MAX = 60.0
 
 
-def test_a_new_process_hashes_only_what_changed(
+def test_a_sync_in_a_new_process_hashes_only_changed_files(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
@@ -45,7 +45,7 @@ def files_read(of: Replica, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
+def test_a_push_reads_each_file_once_through_the_read_cache(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"{number}.md" for number in range(50)]
@@ -59,7 +59,7 @@ def test_what_was_read_to_be_looked_at_is_sent_without_being_read_again(
     assert b.texts() == a.texts()
 
 
-def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
+def test_a_file_too_large_for_the_read_cache_is_read_and_checked_again(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workspaces.sync.read_cache.BYTES_MAX", 10)
@@ -84,7 +84,7 @@ def test_what_does_not_fit_into_memory_is_read_again_and_must_be_the_same(
     assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
 
 
-def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
+def test_pulled_files_are_staged_while_later_files_still_arrive(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 3 * RESULTS_AT_ONCE
@@ -111,7 +111,7 @@ def test_what_comes_is_put_aside_while_the_rest_is_on_its_way(
     assert in_staging(b) == []
 
 
-def test_what_was_put_aside_goes_when_the_rest_does_not_come(
+def test_staged_files_are_removed_if_a_pull_fails(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2 * RESULTS_AT_ONCE):
@@ -141,7 +141,7 @@ def test_what_was_put_aside_goes_when_the_rest_does_not_come(
     assert b.texts() == a.texts()
 
 
-def test_what_was_on_its_way_when_somebody_died_goes_before_anything_comes(
+def test_staged_files_of_a_dead_process_are_removed_before_a_pull(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "theirs\n")
@@ -158,7 +158,7 @@ def test_what_was_on_its_way_when_somebody_died_goes_before_anything_comes(
     assert found == [[]]
 
 
-def test_a_disk_that_is_full_while_something_comes_is_told_with_what_helps(
+def test_a_full_disk_during_a_pull_is_named_with_a_remedy(
     a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "theirs\n")

@@ -1,7 +1,7 @@
-"""Leases among machines that pause, lose answers and know nothing of each other's clocks.
+"""Leases as a random state machine: holders pause, lose answers and have unrelated clocks.
 
-What must hold, whatever happens: nobody writes with a generation that is not the newest, and nobody who
-has given a sign of life within a lease time is followed.
+Two rules hold throughout. Only the newest generation can write. A lease that its holder renewed within
+a lease time is not taken over.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Machine(RuleBasedStateMachine):
         return pulse.counter if pulse else 0
 
 
-def test_leases_hold_whatever_happens() -> None:
+def test_leases_exclude_a_second_writer_under_random_pauses_faults_and_clocks() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
@@ -212,7 +212,7 @@ class Reusing(Leases):
 
 
 @pytest.mark.parametrize("mutant", [WithoutFence, Hasty, Reusing])
-def test_leases_that_are_wrong_in_one_thing_are_caught(mutant: type[Leases]) -> None:
+def test_the_lease_simulation_detects_each_mutant(mutant: type[Leases]) -> None:
     class Mutated(Machine):
         leases_as = mutant
 
