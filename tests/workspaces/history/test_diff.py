@@ -29,7 +29,7 @@ def history(directory: Path, clock: ManualClock) -> History:
     return History.create(directory, clock)
 
 
-def test_a_difference_tells_each_file_and_its_lines(history: History) -> None:
+def test_a_diff_lists_each_file_with_its_changed_lines(history: History) -> None:
     first = history.record({MEMORY: b"one\ntwo\n", ODD: b"x\n"}, CALLER)
     second = history.record({MEMORY: b"one\n2\nthree\n", ODD: None}, AGENT)
     found = history.diff(first, second)
@@ -43,7 +43,9 @@ def test_a_difference_tells_each_file_and_its_lines(history: History) -> None:
     assert history.diff(second, second).files == ()
 
 
-def test_no_line_of_a_file_is_taken_for_a_heading(history: History) -> None:
+def test_file_content_that_looks_like_a_diff_header_is_not_parsed_as_a_header(
+    history: History,
+) -> None:
     forged = (
         b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\nBinary files a and b differ\n\x1e"
         + (b"0" * 40 + b"\x1fx\x1fx\x1fx\x1fx\x1f\n\\ No newline at end of file\ncommit x")
@@ -57,7 +59,7 @@ def test_no_line_of_a_file_is_taken_for_a_heading(history: History) -> None:
     assert len(history.changes()) == len(history.log()) == 3
 
 
-def test_binary_files_huge_lines_and_missing_newlines_are_told(history: History) -> None:
+def test_binary_files_huge_lines_and_missing_newlines_appear_in_a_diff(history: History) -> None:
     history.record({MEMORY: b"\x00\x01", ODD: b"no newline"}, CALLER)
     second = history.record({MEMORY: b"\x00\x02", ODD: b"x" * 3_000_000}, CALLER)
     memory, odd = history.show(second).files
@@ -70,7 +72,7 @@ def test_binary_files_huge_lines_and_missing_newlines_are_told(history: History)
     assert words(odd.patch)
 
 
-def test_showing_tells_who_when_and_why(history: History) -> None:
+def test_showing_a_revision_returns_its_log_entry_and_changes(history: History) -> None:
     revision = history.record({MEMORY: b"- likes tea\n"}, AGENT)
     change = history.show(revision[:8])
     assert change.revision == history.log()[0]
@@ -105,7 +107,7 @@ def test_blame_names_the_conversation_and_the_turn_of_each_line(history: History
         history.blame(WorkspacePath("never.md"))
 
 
-def test_a_path_deleted_and_made_again_is_one_story(history: History) -> None:
+def test_a_file_deleted_and_created_again_has_a_single_list_of_changes(history: History) -> None:
     history.record({ODD: b"1\n"}, CALLER)
     history.record({ODD: None, MEMORY: b"1\n"}, CALLER)
     last = history.record({ODD: b"1\n"}, AGENT)
@@ -114,7 +116,7 @@ def test_a_path_deleted_and_made_again_is_one_story(history: History) -> None:
     assert history.blame(ODD)[0].revision == last
 
 
-def test_a_merge_is_shown_as_what_it_did_to_its_first_parent(
+def test_a_merge_is_shown_as_the_changes_to_its_first_parent(
     history: History, directory: Path
 ) -> None:
     first = history.record({MEMORY: b"1\n"}, CALLER)
@@ -143,7 +145,7 @@ LINE = st.text(st.sampled_from("ab -+@\\"), max_size=8)
 
 
 @given(st.lists(LINE, max_size=6), st.lists(LINE, max_size=6))
-def test_words_hold_both_versions_whole(old: list[str], new: list[str]) -> None:
+def test_a_word_diff_holds_both_versions_whole(old: list[str], new: list[str]) -> None:
     patch = "".join([f"-{line}\n" for line in old] + [f"+{line}\n" for line in new])
     spans = words(patch)
     before = "".join(text for mark, text in spans if mark in " -")
@@ -152,7 +154,7 @@ def test_words_hold_both_versions_whole(old: list[str], new: list[str]) -> None:
     assert after.rstrip("\n").split("\n") == ("\n".join(new)).rstrip("\n").split("\n")
 
 
-def test_words_show_a_changed_line_once() -> None:
+def test_a_word_diff_shows_a_changed_line_once() -> None:
     spans = [span for span in words("@@ -1 +1 @@\n-likes green tea\n+likes black tea\n") if span[1]]
     assert spans[1:] == [
         (" ", "likes "),
@@ -163,7 +165,7 @@ def test_words_show_a_changed_line_once() -> None:
 
 
 @given(st.text())
-def test_no_text_breaks_the_reading_of_patches(text: str) -> None:
+def test_any_text_can_be_parsed_as_a_patch(text: str) -> None:
     parse_patch(text)
     parse_patch(f"diff --git a/x b/x\n{text}")
     words(text)

@@ -40,7 +40,7 @@ def test_a_new_history_has_no_revision(history: History) -> None:
     assert history.log() == []
 
 
-def test_a_revision_holds_the_files_it_was_made_of(history: History) -> None:
+def test_a_revision_holds_the_recorded_files(history: History) -> None:
     history.record({MEMORY: b"# Memory\n", NOTE: b"deep"}, CALLER)
     tip = history.tip()
     assert list(history.tree(tip)) == [MEMORY, NOTE]
@@ -52,14 +52,16 @@ def test_a_revision_holds_the_files_it_was_made_of(history: History) -> None:
     assert history.find(tip, WorkspacePath("MEMORY.md/x")) is None
 
 
-def test_a_revision_leaves_what_it_does_not_name(history: History) -> None:
+def test_a_revision_leaves_unnamed_files_unchanged(history: History) -> None:
     first = history.record({MEMORY: b"one", NOTE: b"deep"}, CALLER)
     second = history.record({MEMORY: b"two"}, CALLER)
     assert history.tree(first)[NOTE] == history.tree(second)[NOTE]
     assert history.tree(first)[MEMORY] != history.tree(second)[MEMORY]
 
 
-def test_the_last_file_of_a_directory_takes_it_along(history: History, directory: Path) -> None:
+def test_deleting_the_last_file_of_a_directory_removes_the_directory(
+    history: History, directory: Path
+) -> None:
     history.record({MEMORY: b"x", NOTE: b"deep"}, CALLER)
     history.record({NOTE: None}, CALLER)
     assert git(directory, "ls-tree", "-r", "-t", "--name-only", "main") == "MEMORY.md\n"
@@ -84,7 +86,9 @@ def test_any_git_client_finds_the_history_sound(history: History, directory: Pat
     assert git(directory, "show", "main:ünï/日本.md") == "16"
 
 
-def test_the_log_says_who_when_what_and_from_where(history: History, clock: ManualClock) -> None:
+def test_the_log_has_author_stamp_subject_trailers_paths_and_parents(
+    history: History, clock: ManualClock
+) -> None:
     history.record({MEMORY: b"# Memory\n"}, CALLER)
     clock.advance(60)
     history.record({MEMORY: b"# Memory\n\n- prefers concise summaries\n"}, AGENT)
@@ -98,7 +102,7 @@ def test_the_log_says_who_when_what_and_from_where(history: History, clock: Manu
     assert oldest.parents == ()
 
 
-def test_the_log_of_a_path_names_only_what_touched_it(history: History) -> None:
+def test_the_log_of_a_path_lists_only_revisions_that_changed_the_path(history: History) -> None:
     history.record({MEMORY: b"1"}, CALLER)
     history.record({NOTE: b"1"}, CALLER)
     history.record({MEMORY: b"2", NOTE: b"2"}, CALLER)
@@ -107,7 +111,9 @@ def test_the_log_of_a_path_names_only_what_touched_it(history: History) -> None:
     assert history.log(path=WorkspacePath("never.md")) == []
 
 
-def test_stamps_grow_though_the_clock_goes_back(history: History, clock: ManualClock) -> None:
+def test_stamps_increase_although_the_clock_jumps_back(
+    history: History, clock: ManualClock
+) -> None:
     history.record({MEMORY: b"1"}, CALLER)
     clock.jump(-3600)
     history.record({MEMORY: b"2"}, CALLER)
@@ -117,7 +123,9 @@ def test_stamps_grow_though_the_clock_goes_back(history: History, clock: ManualC
     assert len(set(stamps)) == 3
 
 
-def test_no_name_and_no_trailer_can_forge_another(history: History, directory: Path) -> None:
+def test_a_name_or_a_trailer_cannot_forge_another_trailer(
+    history: History, directory: Path
+) -> None:
     author = Author(
         "eve <root@x>\nSource: edit",
         "usr_1\n> <x",
@@ -131,14 +139,14 @@ def test_no_name_and_no_trailer_can_forge_another(history: History, directory: P
     git(directory, "fsck", "--strict")
 
 
-def test_an_abbreviated_revision_is_completed(history: History) -> None:
+def test_an_abbreviated_revision_id_is_completed(history: History) -> None:
     revision = history.record({MEMORY: b"1"}, CALLER)
     assert history.resolve(revision[:8]) == revision
     assert history.resolve("head") == revision
 
 
 @pytest.mark.parametrize("view", ["main", "HEAD~1", "--all", "../x", "", "abc", "g" * 40])
-def test_what_is_no_revision_id_is_refused(history: History, view: str) -> None:
+def test_an_invalid_revision_id_is_refused(history: History, view: str) -> None:
     with pytest.raises(Refused):
         history.resolve(view)
 
@@ -149,7 +157,7 @@ def test_an_unknown_revision_is_not_found(history: History) -> None:
         history.resolve("0123456789")
 
 
-def test_an_inherited_git_environment_changes_nothing(
+def test_an_inherited_git_environment_is_ignored(
     history: History, tmp_path: Path, directory: Path
 ) -> None:
     history.record({MEMORY: b"1"}, CALLER)
@@ -165,7 +173,7 @@ def test_an_inherited_git_environment_changes_nothing(
     assert git(directory, "rev-list", "--count", "main") == "2\n"
 
 
-def test_a_branch_lock_of_a_killed_writer_does_not_stop_the_next(
+def test_a_branch_lock_of_a_killed_writer_does_not_block_the_next_writer(
     history: History, directory: Path
 ) -> None:
     history.record({MEMORY: b"1"}, CALLER)
@@ -174,7 +182,7 @@ def test_a_branch_lock_of_a_killed_writer_does_not_stop_the_next(
     assert len(history.log()) == 2
 
 
-def test_the_files_below_a_directory(history: History) -> None:
+def test_below_lists_the_files_of_a_directory_at_a_revision(history: History) -> None:
     first = history.record({MEMORY: b"x", NOTE: b"deep", WorkspacePath("notes/b.md"): b"b"}, CALLER)
     history.record({NOTE: None}, CALLER)
     assert list(history.below(first, "notes")) == ["notes/b.md", NOTE]
@@ -183,7 +191,7 @@ def test_the_files_below_a_directory(history: History) -> None:
     assert history.below(first, "MEMORY.md") == history.below(None, "notes") == {}
 
 
-def test_a_history_holds_what_its_newest_revision_has_grown_from(
+def test_a_history_holds_only_its_newest_revision_and_the_ancestors(
     history: History, directory: Path
 ) -> None:
     first = history.record({MEMORY: b"one"}, CALLER)
@@ -196,7 +204,9 @@ def test_a_history_holds_what_its_newest_revision_has_grown_from(
     assert not history.holds(RevisionId("0" * 40))
 
 
-def test_what_was_met_and_is_in_neither_line_is_below_the_merge_of_both(history: History) -> None:
+def test_a_concurrent_version_in_neither_history_becomes_a_parent_of_the_merge(
+    history: History,
+) -> None:
     """Each revision is made on top of one that was made a moment before."""
     first = history.record({MEMORY: b"one\n"}, AGENT)
     theirs = history.record({MEMORY: b"theirs\n"}, AGENT)
@@ -216,7 +226,7 @@ def test_what_was_met_and_is_in_neither_line_is_below_the_merge_of_both(history:
     }
 
 
-def test_looking_for_names_of_another_case_takes_one_look_at_a_directory(
+def test_finding_names_of_another_case_reads_a_directory_once(
     history: History,
 ) -> None:
     def seconds(count: int) -> float:
@@ -231,7 +241,7 @@ def test_looking_for_names_of_another_case_takes_one_look_at_a_directory(
     assert many < 10 * few  # each by each takes sixteen times as long, and is 2.5 million in all
 
 
-def test_names_of_another_case_are_those_of_one_directory(history: History) -> None:
+def test_names_of_another_case_are_found_within_a_single_directory(history: History) -> None:
     first = history.record({NOTE: b"x", WorkspacePath("notes/Deep/b.md"): b"y"}, CALLER)
     assert set(history.named_alike(first, "notes", "DEEP")) == {"deep", "Deep"}
     assert history.named_alike(first, "", "deep") == ()

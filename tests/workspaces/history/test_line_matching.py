@@ -19,7 +19,9 @@ def test_shared_lines_are_equal_and_ascend_on_both_sides(old: list[str], new: li
 
 
 @given(TEXTS, TEXTS)
-def test_the_hunks_lead_from_one_version_to_the_other(old: list[str], new: list[str]) -> None:
+def test_the_hunks_turn_the_old_version_into_the_new_version(
+    old: list[str], new: list[str]
+) -> None:
     rebuilt: list[str] = []
     at = 0
     for hunk in hunks(old, new):
@@ -29,7 +31,7 @@ def test_the_hunks_lead_from_one_version_to_the_other(old: list[str], new: list[
 
 
 @given(st.lists(st.integers(), unique=True), st.data())
-def test_lines_that_are_only_added_or_removed_leave_all_others_shared(
+def test_adding_or_removing_lines_leaves_all_other_lines_shared(
     old: list[int], data: st.DataObject
 ) -> None:
     gone = data.draw(st.sets(st.sampled_from(old) if old else st.nothing()))
@@ -40,7 +42,7 @@ def test_lines_that_are_only_added_or_removed_leave_all_others_shared(
 
 
 @given(st.binary())
-def test_splitting_loses_no_byte(data: bytes) -> None:
+def test_splitting_into_lines_loses_no_byte(data: bytes) -> None:
     lines = split_lines(data)
     assert b"".join(lines) == data
     assert all(line.count(b"\n") <= 1 and line for line in lines)

@@ -51,7 +51,7 @@ def test_an_unchanged_line_keeps_its_origin(history: History, origins: LineOrigi
     assert origins.origins(MEMORY) == [second, first, third]
 
 
-def test_a_file_under_another_name_keeps_its_lines_origins(
+def test_a_renamed_file_keeps_the_origins_of_its_lines(
     history: History, origins: LineOrigins
 ) -> None:
     first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
@@ -59,7 +59,7 @@ def test_a_file_under_another_name_keeps_its_lines_origins(
     assert origins.origins(NOTE) == [first, first]
 
 
-def test_a_file_made_again_begins_anew(history: History, origins: LineOrigins) -> None:
+def test_a_file_created_again_has_new_origins(history: History, origins: LineOrigins) -> None:
     history.record({MEMORY: b"one\n"}, CALLER)
     history.record({MEMORY: None}, CALLER)
     with pytest.raises(NotFound):
@@ -68,7 +68,7 @@ def test_a_file_made_again_begins_anew(history: History, origins: LineOrigins) -
     assert origins.origins(MEMORY) == [third]
 
 
-def test_times_are_the_stamps_of_the_first_and_the_newest_revision(
+def test_file_times_are_the_stamps_of_the_first_and_the_newest_revision(
     history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     history.record({MEMORY: b"1"}, CALLER)
@@ -86,7 +86,7 @@ def test_times_are_the_stamps_of_the_first_and_the_newest_revision(
         origins.times(WorkspacePath("never.md"))
 
 
-def test_a_damaged_database_is_built_again(
+def test_a_damaged_origins_database_is_rebuilt(
     history: History, origins: LineOrigins, file: Path
 ) -> None:
     first = history.record({MEMORY: b"one\n"}, CALLER)
@@ -96,7 +96,7 @@ def test_a_damaged_database_is_built_again(
     assert origins.origins(MEMORY) == [first]
 
 
-def test_a_history_that_was_replaced_is_told_from_one_that_grew(
+def test_a_replaced_history_discards_the_stored_origins(
     history: History, tmp_path: Path, clock: ManualClock, file: Path
 ) -> None:
     history.record({MEMORY: b"one\n"}, CALLER)
@@ -111,7 +111,9 @@ def test_a_history_that_was_replaced_is_told_from_one_that_grew(
     replaced.close()
 
 
-def test_a_merge_is_asked_of_git(history: History, tmp_path: Path, origins: LineOrigins) -> None:
+def test_origins_after_a_merge_come_from_both_parents(
+    history: History, tmp_path: Path, origins: LineOrigins
+) -> None:
     first = history.record({MEMORY: b"one\ntwo\nthree\n"}, CALLER)
     ours = history.record({MEMORY: b"one\ntwo\nthree\nours\n"}, CALLER)
     assert origins.origins(MEMORY) == [first, first, first, ours]
@@ -138,7 +140,7 @@ def test_a_merge_is_asked_of_git(history: History, tmp_path: Path, origins: Line
         run("update-ref", "refs/heads/main", ours)
 
 
-def test_processes_and_threads_share_one_database(history: History, file: Path) -> None:
+def test_concurrent_threads_share_an_origins_database(history: History, file: Path) -> None:
     expected = [history.record({MEMORY: b"line\n" * n}, CALLER) for n in range(1, 30)]
     failures: list[BaseException] = []
 
@@ -171,7 +173,7 @@ CHANGES = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CHANGES, st.sets(st.integers(0, 11)))
-def test_origins_are_true_and_catching_up_equals_building_anew(
+def test_origins_are_true_and_an_incremental_update_equals_a_rebuild(
     changes: list[dict[WorkspacePath, bytes | None]], asked_after: set[int]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -213,7 +215,7 @@ def _check_truth(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_where_lines_are_only_added_and_removed_origins_are_those_of_git_blame(
+def test_origins_equal_git_blame_if_lines_are_only_added_and_removed(
     data: st.DataObject,
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -232,7 +234,7 @@ def test_where_lines_are_only_added_and_removed_origins_are_those_of_git_blame(
         origins.close()
 
 
-def test_the_tables_can_be_read_without_us(
+def test_the_origin_tables_can_be_read_with_plain_sql(
     history: History, origins: LineOrigins, file: Path
 ) -> None:
     revision = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
@@ -246,7 +248,7 @@ def test_the_tables_can_be_read_without_us(
     database.close()
 
 
-def test_a_line_is_as_old_as_the_revision_that_wrote_it(
+def test_the_age_of_a_line_is_the_stamp_of_the_revision_that_wrote_the_line(
     history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     first = history.record({MEMORY: b"one\ntwo\n"}, CALLER)
@@ -256,7 +258,7 @@ def test_a_line_is_as_old_as_the_revision_that_wrote_it(
     assert origins.ages(MEMORY, second) == [b, a, a]
 
 
-def test_the_lines_of_an_earlier_revision_are_never_newer_than_it(
+def test_lines_of_an_earlier_revision_are_never_newer_than_the_revision(
     history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     revisions = [history.record({MEMORY: b"gone\nkept\n"}, CALLER)]
@@ -272,7 +274,7 @@ def test_the_lines_of_an_earlier_revision_are_never_newer_than_it(
         origins.ages(NOTE, revisions[1])
 
 
-def test_when_the_files_below_a_directory_were_changed_last(
+def test_updates_give_the_last_change_of_each_file_below_a_directory(
     history: History, origins: LineOrigins, clock: ManualClock
 ) -> None:
     other = WorkspacePath("notes/sub/b.md")

@@ -1,5 +1,7 @@
-"""What would be left after a power cut: the system calls of a process that writes a history, replayed on a
-disk that keeps what was flushed and nothing else."""
+"""A history after a power cut: the system calls of a writing process are replayed on a simulated disk.
+
+That disk keeps flushed bytes and flushed names only.
+"""
 
 from __future__ import annotations
 
@@ -121,9 +123,7 @@ def calls(trace: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("mode", ["few", "some", "many", "packed", "3", "200"])
-def test_a_revision_that_was_promised_is_there_after_a_power_cut(
-    tmp_path: Path, strace: str, mode: str
-) -> None:
+def test_a_confirmed_revision_survives_a_power_cut(tmp_path: Path, strace: str, mode: str) -> None:
     """`few`: loose objects, each flushed; `some`: loose, flushed together; `many`: one pack; `packed`: a
     pack in the place of all; a number: files that come from another history, loose or as their pack."""
     place, log = tmp_path / "place", tmp_path / "trace"

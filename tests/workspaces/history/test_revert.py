@@ -12,7 +12,7 @@ from workspaces.history.revert import merge_lines
 from workspaces.workspace.workspace import Workspace
 
 
-def test_a_restored_file_is_a_new_revision_that_says_so(workspace: Workspace) -> None:
+def test_restoring_a_file_creates_a_revision_with_a_restored_trailer(workspace: Workspace) -> None:
     first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
     workspace.write("MEMORY.md", "two\n", by=AGENT)
     assert first is not None
@@ -23,7 +23,7 @@ def test_a_restored_file_is_a_new_revision_that_says_so(workspace: Workspace) ->
     assert workspace.restore("MEMORY.md", first, by=CALLER).revision is None
 
 
-def test_a_file_that_was_not_there_is_restored_by_being_removed(workspace: Workspace) -> None:
+def test_restoring_a_file_from_before_its_creation_removes_the_file(workspace: Workspace) -> None:
     first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
     workspace.write("notes/a.md", "new\n", by=AGENT)
     assert first is not None
@@ -33,7 +33,7 @@ def test_a_file_that_was_not_there_is_restored_by_being_removed(workspace: Works
         workspace.restore("notes/a.md", first, by=CALLER)
 
 
-def test_a_deleted_file_comes_back(workspace: Workspace) -> None:
+def test_a_deleted_file_can_be_restored(workspace: Workspace) -> None:
     first = workspace.write("notes/a.md", b"\x00\xff", by=AGENT).revision
     workspace.delete("notes/a.md", by=AGENT)
     assert first is not None
@@ -41,9 +41,7 @@ def test_a_deleted_file_comes_back(workspace: Workspace) -> None:
     assert workspace.read("notes/a.md").data == b"\x00\xff"
 
 
-def test_what_a_person_has_just_typed_is_in_the_history_before_it_is_undone(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_manual_edit_is_committed_before_a_restore(workspace: Workspace, root: Path) -> None:
     first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
     (root / "MEMORY.md").write_text("by hand\n")
     assert first is not None
@@ -52,7 +50,7 @@ def test_what_a_person_has_just_typed_is_in_the_history_before_it_is_undone(
     assert workspace.read("MEMORY.md", view=edit.id).text == "by hand\n"
 
 
-def test_a_reverted_revision_takes_nothing_else_along(workspace: Workspace) -> None:
+def test_reverting_a_revision_leaves_later_changes_alone(workspace: Workspace) -> None:
     workspace.write("MEMORY.md", "a\nb\nc\nd\ne\n", by=AGENT)
     bad = workspace.write("MEMORY.md", "a\nB\nc\nd\ne\n", by=AGENT).revision
     workspace.write("MEMORY.md", "zero\na\nB\nc\nd\ne\nlast\n", by=AGENT)
@@ -64,7 +62,9 @@ def test_a_reverted_revision_takes_nothing_else_along(workspace: Workspace) -> N
     assert workspace.revert(bad, by=CALLER) is None
 
 
-def test_several_files_are_undone_as_one_revision(workspace: Workspace, root: Path) -> None:
+def test_reverting_a_revision_of_several_files_creates_a_single_revision(
+    workspace: Workspace, root: Path
+) -> None:
     workspace.write("keep.md", "keep\n", by=AGENT)
     workspace.write("gone.md", "gone\n", by=AGENT)
     (root / "keep.md").write_text("changed\n")
@@ -80,14 +80,14 @@ def test_several_files_are_undone_as_one_revision(workspace: Workspace, root: Pa
     assert workspace.revert(edit, by=CALLER) is None
 
 
-def test_the_very_first_revision_can_be_undone(workspace: Workspace) -> None:
+def test_the_first_revision_can_be_reverted(workspace: Workspace) -> None:
     first = workspace.write("MEMORY.md", "one\n", by=AGENT).revision
     assert first is not None
     workspace.revert(first, by=CALLER)
     assert workspace.files() == []
 
 
-def test_lines_changed_again_are_not_guessed_at_and_nothing_is_written(
+def test_a_revert_of_lines_changed_later_is_refused_and_writes_nothing(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "a\nb\n", by=AGENT)
@@ -107,7 +107,7 @@ def test_lines_changed_again_are_not_guessed_at_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("view", ["main", "--all", "0123456789"])
-def test_what_is_no_revision_is_neither_restored_nor_reverted(
+def test_an_invalid_revision_is_neither_restored_nor_reverted(
     workspace: Workspace, view: str
 ) -> None:
     workspace.write("MEMORY.md", "one\n", by=AGENT)
@@ -120,7 +120,7 @@ UNIQUE = st.lists(st.integers(0, 99), unique=True, max_size=12)
 
 
 @given(UNIQUE, UNIQUE, UNIQUE)
-def test_a_merge_that_succeeds_holds_what_both_sides_did(
+def test_a_successful_line_merge_holds_the_additions_of_both_sides(
     base: list[int], ours: list[int], theirs: list[int]
 ) -> None:
     def text(lines: list[int]) -> bytes:
@@ -135,7 +135,9 @@ def test_a_merge_that_succeeds_holds_what_both_sides_did(
 
 
 @given(UNIQUE, UNIQUE)
-def test_a_merge_with_one_idle_side_is_the_other(base: list[int], other: list[int]) -> None:
+def test_a_line_merge_with_an_unchanged_side_is_the_other_side(
+    base: list[int], other: list[int]
+) -> None:
     def text(lines: list[int]) -> bytes:
         return b"".join(b"%d\n" % line for line in lines)
 

@@ -43,7 +43,7 @@ def history(tmp_path: Path, clock: ManualClock) -> History:
         ["cat-file", "-p", "main:MEMORY.md"],
     ],
 )
-def test_what_only_reads_is_answered(history: History, arguments: list[str]) -> None:
+def test_a_read_only_git_command_is_answered(history: History, arguments: list[str]) -> None:
     assert history.ask(arguments)
 
 
@@ -95,11 +95,11 @@ def test_what_only_reads_is_answered(history: History, arguments: list[str]) -> 
         ["log"] + ["main"] * 300,
     ],
 )
-def test_what_is_not_known_to_only_read_is_refused(arguments: list[str]) -> None:
+def test_a_git_command_not_known_to_be_read_only_is_refused(arguments: list[str]) -> None:
     with pytest.raises(Refused):
         check_git_command(arguments)
 
 
-def test_an_answer_has_no_program_of_somebody_elses_in_it(history: History) -> None:
+def test_a_signature_format_starts_no_configured_program(history: History) -> None:
     """`%G?` verifies a signature: git would start the program that is configured for it."""
     assert b"%G" not in history.ask(["log", "--format=%G?"])

@@ -55,7 +55,7 @@ def reasons(parcel: Archive) -> dict[str, str]:
 
 @pytest.mark.parametrize("ending", [".zip", ".tar", ".tar.gz", ".tgz"])
 @pytest.mark.parametrize("wrapping", ["", "vault/", "./"])
-def test_what_is_packed_comes_out_again(ending: str, wrapping: str, tmp_path: Path) -> None:
+def test_packed_files_are_unpacked_unchanged(ending: str, wrapping: str, tmp_path: Path) -> None:
     if wrapping == "./" and ending == ".zip":
         wrapping = ".\\"
     out = io.BytesIO()
@@ -77,7 +77,7 @@ def test_what_is_packed_comes_out_again(ending: str, wrapping: str, tmp_path: Pa
     assert top_of(place) == {"MEMORY.md", "notes"}
 
 
-def test_a_directory_gives_its_files_and_no_links(tmp_path: Path) -> None:
+def test_unpacking_a_directory_takes_its_files_and_no_links(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "notes").mkdir(parents=True)
     (source / "notes/a.md").write_text("a")
@@ -96,12 +96,12 @@ def test_a_directory_gives_its_files_and_no_links(tmp_path: Path) -> None:
     assert told["large.bin"] == "has 10,001 bytes; the limit for a file is 10,000"
 
 
-def test_a_name_that_is_no_text_comes_through(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"na\xffme.md")).write_text("x")
     assert unpacked(tmp_path).files == {"na\udcffme.md": b"x"}
 
 
-def test_a_directory_that_is_not_wanted_is_not_looked_into(tmp_path: Path) -> None:
+def test_an_excluded_directory_is_not_searched(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text("x")
     (tmp_path / "a.md").write_text("a")
@@ -109,7 +109,7 @@ def test_a_directory_that_is_not_wanted_is_not_looked_into(tmp_path: Path) -> No
     assert (set(parcel.files), reasons(parcel)) == ({"a.md"}, {".git/": "was not searched"})
 
 
-def test_links_and_devices_of_a_tar_are_left(tmp_path: Path) -> None:
+def test_links_and_devices_in_a_tar_are_left_out(tmp_path: Path) -> None:
     parcel = unpacked(
         tarred(
             tmp_path / "a.tar.gz",
@@ -131,7 +131,7 @@ def test_links_and_devices_of_a_tar_are_left(tmp_path: Path) -> None:
     ]
 
 
-def test_links_of_a_zip_and_what_is_encrypted_are_left(tmp_path: Path) -> None:
+def test_links_and_encrypted_files_in_a_zip_are_left_out(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("link.md")
     link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
     place = zipped(tmp_path / "a.zip", ("a.md", b"a"), (link, b"/etc/passwd"), ("locked.md", b"x"))
@@ -144,7 +144,7 @@ def test_links_of_a_zip_and_what_is_encrypted_are_left(tmp_path: Path) -> None:
     assert reasons(parcel) == {"link.md": "is a link", "locked.md": "is encrypted"}
 
 
-def test_names_of_other_systems_are_read_as_meant(tmp_path: Path) -> None:
+def test_archive_names_from_windows_and_mac_are_decoded(tmp_path: Path) -> None:
     place = zipped(tmp_path / "a.zip", ("notes\\a.md", b"a"), ("b.md", b"b"))
     name = "ümlaut.md".encode()
     mac = zipped(tmp_path / "mac.zip", ("x" * len(name), b"u"))
@@ -153,7 +153,7 @@ def test_names_of_other_systems_are_read_as_meant(tmp_path: Path) -> None:
     assert set(unpacked(mac).files) == {"ümlaut.md"}
 
 
-def test_bombs_end_at_the_limit(tmp_path: Path) -> None:
+def test_an_archive_bomb_is_stopped_at_the_quota(tmp_path: Path) -> None:
     zeros = bytes(QUOTA.file_bytes)
     many = zipped(tmp_path / "many.zip", *((f"{n}.md", zeros) for n in range(11)))
     with pytest.raises(OverLimit, match="size"):
@@ -167,7 +167,7 @@ def test_bombs_end_at_the_limit(tmp_path: Path) -> None:
         unpacked(large)
 
 
-def test_a_file_that_is_larger_than_it_says_is_left(tmp_path: Path) -> None:
+def test_a_zip_entry_larger_than_declared_is_left_out(tmp_path: Path) -> None:
     """Entries that unpack to more than they say, and all of them to the same compressed bytes."""
     packed = zlib.compressobj(9, zlib.DEFLATED, -15)
     body = packed.compress(bytes(1_000_000)) + packed.flush()
@@ -188,7 +188,7 @@ def test_a_file_that_is_larger_than_it_says_is_left(tmp_path: Path) -> None:
     assert {left.name for left in parcel.left} == {"a"}
 
 
-def test_a_table_of_contents_without_end_is_not_read(tmp_path: Path) -> None:
+def test_a_zip_with_an_oversized_table_of_contents_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "a.zip"
     end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, 2**31, 0, 0)
     place.write_bytes(b"PK\3\4" + bytes(100) + end)
@@ -200,7 +200,7 @@ def test_a_table_of_contents_without_end_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [30, 100, -1])
-def test_what_is_damaged_is_refused_in_a_sentence(cut: int, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused_as_damaged(cut: int, tmp_path: Path) -> None:
     whole = zipped(tmp_path / "a.zip", *((f"{n}.md", os.urandom(200)) for n in range(3)))
     data = whole.read_bytes()
     whole.write_bytes(data[:cut] if cut > 0 else b"PK\3\4" + os.urandom(500))
@@ -212,7 +212,7 @@ def test_what_is_damaged_is_refused_in_a_sentence(cut: int, tmp_path: Path) -> N
         unpacked(packed)
 
 
-def test_one_damaged_file_is_left_and_the_others_are_taken(tmp_path: Path) -> None:
+def test_a_damaged_file_in_a_zip_is_left_out_and_the_rest_is_unpacked(tmp_path: Path) -> None:
     place = zipped(tmp_path / "a.zip", ("a.md", b"a" * 500), ("b.md", b"b" * 500))
     data = place.read_bytes()
     at = data.index(b"b.md") + 4
@@ -222,7 +222,7 @@ def test_one_damaged_file_is_left_and_the_others_are_taken(tmp_path: Path) -> No
     assert "is damaged" in reasons(parcel)["b.md"]
 
 
-def test_what_is_not_there_or_no_archive_is_said(tmp_path: Path) -> None:
+def test_a_missing_or_unsupported_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         unpacked(tmp_path / "nothing")
     (tmp_path / "a.tar.xz").write_bytes(b"\xfd7zXZ\x00" + bytes(20))
@@ -235,7 +235,7 @@ def test_what_is_not_there_or_no_archive_is_said(tmp_path: Path) -> None:
     assert unpacked(tmp_path / "CLAUDE.md").files == {"CLAUDE.md": b"be brief"}
 
 
-def test_four_times_the_directories_of_a_zip_take_four_times_as_long(tmp_path: Path) -> None:
+def test_listing_the_directories_of_a_zip_takes_linear_time(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         source = zipped(tmp_path / f"{count}.zip", *((f"d{n}/a.md", b"x") for n in range(count)))
         taken: list[float] = []

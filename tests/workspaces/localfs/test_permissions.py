@@ -1,4 +1,4 @@
-"""What a command leaves behind is put right: modes, owners, what hides."""
+"""Mending the modes and owners of files after a command, and measuring a tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def mode(path: Path) -> int:
         (0o666, 0o660),
     ],
 )
-def test_a_file_is_its_owners_and_nobody_elses(tmp_path: Path, before: int, after: int) -> None:
+def test_a_mended_file_is_inaccessible_to_other_users(
+    tmp_path: Path, before: int, after: int
+) -> None:
     file = tmp_path / "a.md"
     file.write_text("x")
     file.chmod(before)
@@ -41,7 +43,7 @@ def test_a_file_is_its_owners_and_nobody_elses(tmp_path: Path, before: int, afte
 
 
 @pytest.mark.parametrize("before", [0o000, 0o777, 0o1777, 0o300, 0o2755])
-def test_a_directory_can_be_opened_by_its_owner_alone(tmp_path: Path, before: int) -> None:
+def test_a_mended_directory_can_be_opened_by_its_owner_alone(tmp_path: Path, before: int) -> None:
     below = tmp_path / "n" / "m"
     below.mkdir(parents=True)
     (below / "a.md").write_text("x")
@@ -51,7 +53,7 @@ def test_a_directory_can_be_opened_by_its_owner_alone(tmp_path: Path, before: in
     assert (below / "a.md").read_text() == "x"
 
 
-def test_no_link_is_followed_and_no_other_name_of_a_file_is_closed(tmp_path: Path) -> None:
+def test_mending_follows_no_link_and_leaves_hard_linked_files_readable(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -75,7 +77,7 @@ def test_fifos_and_sockets_are_left_alone(tmp_path: Path) -> None:
     assert measure(tmp_path).entries == 1
 
 
-def test_an_extent_is_what_the_disk_gives(tmp_path: Path) -> None:
+def test_the_measured_extent_is_the_disk_usage(tmp_path: Path) -> None:
     (tmp_path / "n").mkdir()
     (tmp_path / "n" / "full").write_bytes(b"x" * 100_000)
     with (tmp_path / "sparse").open("wb") as sparse:
@@ -86,7 +88,7 @@ def test_an_extent_is_what_the_disk_gives(tmp_path: Path) -> None:
     assert not extent.is_opaque
 
 
-def test_a_tree_without_an_end_is_not_walked_to_it(tmp_path: Path) -> None:
+def test_a_tree_is_walked_down_to_the_depth_limit_only(tmp_path: Path) -> None:
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(DEPTH_MAX * 3):
         os.mkdir("n", dir_fd=here)
@@ -98,7 +100,9 @@ def test_a_tree_without_an_end_is_not_walked_to_it(tmp_path: Path) -> None:
     assert mend(tmp_path).entries == DEPTH_MAX + 1
 
 
-def test_what_a_command_closed_is_open_again_and_recorded(workspace: Workspace, root: Path) -> None:
+def test_files_made_unreadable_by_a_command_are_made_readable_and_committed(
+    workspace: Workspace, root: Path
+) -> None:
     with workspace.command(AGENT):
         (root / "n").mkdir()
         (root / "n" / "a.md").write_text("x")
@@ -110,7 +114,7 @@ def test_what_a_command_closed_is_open_again_and_recorded(workspace: Workspace, 
     assert mode(root) == 0o700
 
 
-def test_an_ordinary_user_too_can_open_what_a_command_closed() -> None:
+def test_an_ordinary_user_can_read_files_made_unreadable_by_a_command() -> None:
     """The same, where permission is not given to root by the kernel."""
     told = as_ordinary_user(
         """
@@ -143,7 +147,7 @@ def test_an_ordinary_user_too_can_open_what_a_command_closed() -> None:
 
 
 @as_root_only
-def test_what_root_writes_belongs_to_the_user_that_runs_commands(
+def test_files_written_as_root_belong_to_the_command_user(
     workspace: Workspace, root: Path, home: Home
 ) -> None:
     workspace.write("notes/deep/a.md", "x", by=CALLER)
@@ -154,7 +158,7 @@ def test_what_root_writes_belongs_to_the_user_that_runs_commands(
 
 
 @as_root_only
-def test_what_root_put_there_by_hand_is_given_away_before_a_command(
+def test_files_created_by_root_are_given_to_the_command_user_before_a_command(
     workspace: Workspace, root: Path
 ) -> None:
     (root / "by-hand.md").write_text("x")
@@ -163,7 +167,7 @@ def test_what_root_put_there_by_hand_is_given_away_before_a_command(
 
 
 @as_root_only
-def test_in_a_persons_home_root_leaves_the_files_to_the_person(tmp_path: Path) -> None:
+def test_the_command_user_is_the_owner_of_the_home(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.prepare()
     os.chown(home.root, 1234, 1234)

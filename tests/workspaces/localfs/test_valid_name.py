@@ -24,7 +24,7 @@ from workspaces.paths import WorkspacePath, broken_rule
         ("tab\there.md", "tab_here.md"),
     ],
 )
-def test_a_name_that_cannot_be_kept_has_a_near_one(name: str, path: str) -> None:
+def test_an_invalid_name_has_a_nearest_valid_path(name: str, path: str) -> None:
     assert nearest_path(name) == path
 
 
@@ -32,11 +32,11 @@ def test_a_name_that_cannot_be_kept_has_a_near_one(name: str, path: str) -> None
     "name",
     ["", "/etc/passwd", "../a.md", "a/../b.md", ".git/config", "a/.gitignore", ".harness", "..."],
 )
-def test_what_leads_out_or_is_reserved_has_none(name: str) -> None:
+def test_a_name_that_leads_outside_or_is_reserved_has_no_nearest_path(name: str) -> None:
     assert nearest_path(name) is None
 
 
-def test_long_names_stay_apart_and_keep_their_ending() -> None:
+def test_nearest_paths_of_long_names_stay_distinct_and_keep_their_extension() -> None:
     one, other = (nearest_path(f"{'ä' * 150}{end}.md") for end in ("one", "two"))
     assert one is not None
     assert other is not None
@@ -53,7 +53,7 @@ def test_long_names_stay_apart_and_keep_their_ending() -> None:
 @example("-.")
 @example("~.git")
 @example(":git")
-def test_a_near_name_is_a_valid_path_and_nearest_to_itself(name: str) -> None:
+def test_a_nearest_path_is_valid_and_nearest_to_itself(name: str) -> None:
     near = nearest_path(name)
     if near is None:
         assert broken_rule(name) is not None

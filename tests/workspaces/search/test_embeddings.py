@@ -56,7 +56,7 @@ def places(index: Index, texts: Texts, query: str, limit: int = 1) -> list[tuple
     return [(one.path, one.line) for one in index.find(texts, query, limit=limit)]
 
 
-def test_a_line_is_found_that_says_it_in_other_words(file: Path) -> None:
+def test_a_line_with_the_same_meaning_in_other_words_is_found(file: Path) -> None:
     texts = Texts(**TEXTS)
     assert places(Index(file), texts, "doctor") == []
     index = Index(file, Concepts())
@@ -66,7 +66,7 @@ def test_a_line_is_found_that_says_it_in_other_words(file: Path) -> None:
     assert found.why[0].startswith("similar meaning (0.")
 
 
-def test_words_and_meaning_are_fused_and_a_name_still_comes_first(file: Path) -> None:
+def test_word_and_meaning_scores_are_fused_and_an_exact_name_ranks_first(file: Path) -> None:
     texts = Texts(**TEXTS, c="- JIRA-77 is done\n- a puppy sleeps\n- dog\n")
     index = Index(file, Concepts())
     assert places(index, texts, "dog JIRA-77")[0] == ("c.md", 1)
@@ -77,7 +77,7 @@ def test_words_and_meaning_are_fused_and_a_name_still_comes_first(file: Path) ->
     assert found[0].score == pytest.approx(embeddings.fuse(plain.score, similarity), abs=0.02)
 
 
-def test_a_text_is_embedded_once_wherever_it_goes(file: Path) -> None:
+def test_a_moved_text_is_not_embedded_again(file: Path) -> None:
     texts = Texts(**TEXTS)
     embedder = Concepts()
     index = Index(file, embedder)
@@ -93,7 +93,7 @@ def test_a_text_is_embedded_once_wherever_it_goes(file: Path) -> None:
     assert again.asked == ["dog"]
 
 
-def test_vectors_of_another_embedder_are_thrown_away(file: Path) -> None:
+def test_vectors_of_another_embedder_are_discarded(file: Path) -> None:
     texts = Texts(**TEXTS)
     places(Index(file, Concepts("one")), texts, "dog")
     other = Concepts("two")
@@ -101,7 +101,7 @@ def test_vectors_of_another_embedder_are_thrown_away(file: Path) -> None:
     assert len(other.asked) == 5
 
 
-def test_an_embedder_that_fails_leaves_recall_to_the_words_and_is_named(file: Path) -> None:
+def test_a_failing_embedder_leaves_recall_to_words_and_is_named_in_the_result(file: Path) -> None:
     texts = Texts(**TEXTS)
     embedder = Concepts()
     embedder.failure = RuntimeError("no such model")
@@ -116,13 +116,13 @@ def test_an_embedder_that_fails_leaves_recall_to_the_words_and_is_named(file: Pa
 
 
 @pytest.mark.parametrize("answer", [[], [[1.0]] * 9, [[1.0], [1.0, 2.0]], "nonsense", None])
-def test_an_answer_that_is_none_is_a_failure(file: Path, answer: object) -> None:
+def test_an_invalid_answer_of_an_embedder_is_a_failure(file: Path, answer: object) -> None:
     index = Index(file, lambda texts: answer)  # type: ignore[arg-type, return-value]
     (found,) = index.find(Texts(a="- dog\n"), "dog", limit=1)
     assert "found by words only" in found.why[-1]
 
 
-def test_a_large_index_is_embedded_bit_by_bit_or_at_once_when_asked_to(file: Path) -> None:
+def test_a_large_index_is_embedded_in_steps_by_queries_and_fully_by_catching_up(file: Path) -> None:
     texts = Texts(a="".join(f"- note {n}\n" for n in range(700)))
     embedder = Concepts()
     index = Index(file, embedder)
@@ -132,13 +132,13 @@ def test_a_large_index_is_embedded_bit_by_bit_or_at_once_when_asked_to(file: Pat
     assert len(embedder.asked) == 700 + 1
 
 
-def test_a_filter_holds_for_meaning_too(file: Path) -> None:
+def test_a_path_filter_applies_to_matches_by_meaning(file: Path) -> None:
     texts = Texts(**TEXTS)
     found = Index(file, Concepts()).find(texts, "puppy", limit=5, keep=lambda path: path == "a.md")
     assert {one.path for one in found} <= {"a.md"}
 
 
-def test_the_nearest_by_signs_are_the_nearest(file: Path) -> None:
+def test_the_preselection_by_signs_finds_the_nearest_vector(file: Path) -> None:
     chance = random.Random(4)
     words = [f"word{n}" for n in range(300)]
     lines = [f"- {' '.join(chance.sample(words, 3))}" for _ in range(600)]

@@ -15,7 +15,5 @@ from workspaces.search.highlight import spans
         ("Ann's tea", "Ann tea?", ["Ann's", "tea"]),
     ],
 )
-def test_the_words_of_a_query_are_marked_in_any_form(
-    text: str, query: str, marked: list[str]
-) -> None:
+def test_query_words_are_highlighted_in_any_form(text: str, query: str, marked: list[str]) -> None:
     assert [text[start:end] for start, end in spans(text, query)] == marked

@@ -36,37 +36,37 @@ def find(index: Index, texts: Texts, query: str, limit: int = 10) -> list[tuple[
     return places(index.find(texts, query, limit=limit))
 
 
-def test_the_line_that_says_it_comes_before_the_line_that_says_half_of_it(index: Index) -> None:
+def test_a_line_with_all_query_words_ranks_before_a_line_with_half_of_them(index: Index) -> None:
     texts = Texts(
         a="# Trips\n- Ann went to Oslo\n- Bob stays\n", b="- Oslo is cold\n- Ann is here\n"
     )
     assert find(index, texts, "when did Ann go to Oslo?")[0] == ("a.md", 2)
 
 
-def test_a_query_that_names_the_subject_prefers_its_lines(index: Index) -> None:
+def test_a_query_that_names_a_subject_ranks_lines_of_that_subject_first(index: Index) -> None:
     texts = Texts(a="- Bob: told Ann about the violin\n", b="- Ann: told Bob about the violin\n")
     assert find(index, texts, "Ann violin")[0] == ("b.md", 1)
     assert find(index, texts, "Bob violin")[0] == ("a.md", 1)
 
 
-def test_a_line_that_asks_comes_after_the_line_that_tells(index: Index) -> None:
+def test_a_question_ranks_after_a_statement(index: Index) -> None:
     texts = Texts(a="- Which colour has the boat?\n", b="- The colour the boat has is blue\n")
     assert find(index, texts, "boat colour") == [("b.md", 1), ("a.md", 1)]
 
 
-def test_lines_under_a_heading_are_found_by_it(index: Index) -> None:
+def test_lines_are_found_by_their_heading(index: Index) -> None:
     texts = Texts(a="# Harbour\n- open at nine\n# Museum\n- open at ten\n")
     found = index.find(texts, "harbour open", limit=2)
     assert places(found)[0] == ("a.md", 2)
     assert "under a match for: harbour" in found[0].why
 
 
-def test_lines_of_a_file_are_found_by_its_name(index: Index) -> None:
+def test_lines_are_found_by_their_file_name(index: Index) -> None:
     texts = Texts(**{"notes/harbour": "- open at nine\n", "notes/museum": "- open at ten\n"})
     assert find(index, texts, "harbour open")[0] == ("notes/harbour.md", 1)
 
 
-def test_equals_stand_in_the_order_of_path_and_line(index: Index) -> None:
+def test_lines_with_equal_scores_are_ordered_by_path_and_line(index: Index) -> None:
     far = "\n- same\n" + "- x\n" * 5 + "- same\n"
     texts = Texts(**dict.fromkeys("bdac", "# y\n" + "- x\n" * 5 + far + "- x\n" * 5))
     found = index.find(texts, "same", limit=20)
@@ -80,18 +80,18 @@ def test_an_empty_query_lists_lines_in_order(index: Index) -> None:
     assert find(index, texts, "") == [("a.md", 1), ("a.md", 3), ("b.md", 1)]
 
 
-def test_a_query_without_a_word_finds_nothing(index: Index) -> None:
+def test_a_query_without_a_matching_word_finds_nothing(index: Index) -> None:
     assert find(index, Texts(a="- one\n"), "?!") == []
     assert find(index, Texts(a="- one\n"), "absent") == []
 
 
-def test_why_says_what_speaks_for_a_line(index: Index) -> None:
+def test_the_reasons_of_a_result_name_the_matched_words(index: Index) -> None:
     texts = Texts(a="- Ann: likes tea\n", b="- Ann\n")
     found, _ = index.find(texts, "What does Ann drink, tea?", limit=5)
     assert found.why == ("match: ann, tea", "begins with a name from the query")
 
 
-def test_neighbours_count_where_order_means_something_and_not_where_it_does_not(
+def test_neighbouring_lines_raise_the_score_only_in_ordered_text(
     file: Path,
 ) -> None:
     rest = ["- zebra", "- blank"]
@@ -112,7 +112,9 @@ NAMES = ("mem_3209466d330e", "src/app/main.py", "JIRA-1234", "Zbigniew", "Projec
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("question", ["{}", "what about {} and the tea in the kitchen?"])
-def test_what_stands_in_one_line_alone_ranks_first(index: Index, name: str, question: str) -> None:
+def test_an_exact_name_in_a_single_line_ranks_that_line_first(
+    index: Index, name: str, question: str
+) -> None:
     many = "".join(f"- Ann: the tea in the kitchen is green {n}\n" for n in range(300))
     texts = Texts(a=many, b=f"# x\n- is that ({name})?\n" + many)
     found = index.find(texts, question.format(name), limit=3)
@@ -122,19 +124,19 @@ def test_what_stands_in_one_line_alone_ranks_first(index: Index, name: str, ques
     assert not found[1].is_named if len(found) > 1 else True
 
 
-def test_a_name_that_stands_in_two_lines_names_neither(index: Index) -> None:
+def test_an_exact_name_in_two_lines_singles_out_neither_line(index: Index) -> None:
     texts = Texts(a="- JIRA-1234 is open\n", b="- JIRA-1234 is open\n")
     assert [one.is_named for one in index.find(texts, "JIRA-1234", limit=5)] == [False, False]
 
 
-def test_text_without_spaces_is_found_by_any_part_of_it(index: Index) -> None:
+def test_text_without_spaces_is_found_by_any_part(index: Index) -> None:
     texts = Texts(a="- 私は緑茶が好きです\n- 今日は雨です\n", b="- เขาชอบดื่มชาเขียว\n")
     assert find(index, texts, "緑茶")[0] == ("a.md", 1)
     assert find(index, texts, "雨")[0] == ("a.md", 2)
     assert find(index, texts, "ชาเขียว")[0] == ("b.md", 1)
 
 
-def test_a_filter_leaves_out_what_it_does_not_keep_before_the_limit(index: Index) -> None:
+def test_filters_apply_before_the_limit(index: Index) -> None:
     texts = Texts(a="- tea\n" * 300, b="- tea and more words than that to be worse\n")
     found = index.find(texts, "tea", limit=1, keep=lambda path: path == "b.md")
     assert places(found) == [("b.md", 1)]
@@ -142,7 +144,7 @@ def test_a_filter_leaves_out_what_it_does_not_keep_before_the_limit(index: Index
     assert places(found) == [("a.md", 299)]
 
 
-def test_only_what_changed_is_read_and_found_anew(index: Index) -> None:
+def test_only_changed_files_are_read_and_indexed_again(index: Index) -> None:
     texts = Texts(a="- tea\n", b="- coffee\n")
     find(index, texts, "tea")
     texts.reads.clear()
@@ -153,7 +155,7 @@ def test_only_what_changed_is_read_and_found_anew(index: Index) -> None:
     assert find(index, texts, "coffee") == []
 
 
-def test_a_crash_while_indexing_loses_nothing_but_time(file: Path) -> None:
+def test_indexing_resumes_correctly_after_a_crash(file: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
@@ -178,7 +180,7 @@ def test_a_crash_while_indexing_loses_nothing_but_time(file: Path) -> None:
     assert same_as_new(index, texts, file, ["tea 7", "tea", "29"])
 
 
-def test_a_damaged_or_older_file_is_made_anew(file: Path) -> None:
+def test_a_damaged_or_outdated_index_file_is_rebuilt(file: Path) -> None:
     texts = Texts(a="- tea\n")
     for damage in (b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000):
         file.parent.mkdir(exist_ok=True)
@@ -192,7 +194,7 @@ def test_a_damaged_or_older_file_is_made_anew(file: Path) -> None:
     assert find(Index(file), texts, "tea") == [("a.md", 1)]
 
 
-def test_a_file_that_is_deleted_under_an_open_index_hurts_nobody(file: Path) -> None:
+def test_deleting_the_file_of_an_open_index_does_not_break_recall(file: Path) -> None:
     texts = Texts(a="- tea\n")
     index = Index(file)
     find(index, texts, "tea")
@@ -202,7 +204,7 @@ def test_a_file_that_is_deleted_under_an_open_index_hurts_nobody(file: Path) -> 
     assert find(Index(file), texts, "coffee") == [("a.md", 1)]
 
 
-def test_an_index_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_index_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "x.db").mkdir()
     with pytest.raises(Unavailable, match="recall index"):
         Index(tmp_path / "x.db").find(Texts(a="- tea\n"), "tea", limit=1)
@@ -236,7 +238,7 @@ def some_text(chance: random.Random) -> str:
     return "\n".join(line() for _ in range(chance.randint(0, 40)))
 
 
-def test_after_any_changes_it_answers_as_one_built_anew(file: Path) -> None:
+def test_an_updated_index_answers_like_a_new_index(file: Path) -> None:
     """With two indexes on one file, as two processes have them."""
     chance = random.Random(SEED)
     print(f"SEED={SEED}")
@@ -262,7 +264,7 @@ def test_after_any_changes_it_answers_as_one_built_anew(file: Path) -> None:
             find(index, texts, queries[0])
 
 
-def test_the_numbers_of_units_are_used_again(file: Path) -> None:
+def test_unit_numbers_are_reused(file: Path) -> None:
     """An index that is changed for years does not grow by it."""
     texts = Texts(a="- tea\n" * 10, b="- tea\n")
     index = Index(file)
@@ -278,7 +280,7 @@ def test_the_numbers_of_units_are_used_again(file: Path) -> None:
     assert units == index.catch_up(texts)
 
 
-def test_threads_and_processes_share_one_file(file: Path) -> None:
+def test_concurrent_threads_share_an_index_file(file: Path) -> None:
     texts = Texts(**{f"n{n}": f"- tea {n}\n" * 10 for n in range(20)})
     wrong: list[object] = []
 
@@ -301,7 +303,7 @@ def test_threads_and_processes_share_one_file(file: Path) -> None:
     assert wrong == []
 
 
-def test_a_text_that_never_stops_changing_does_not_hold_up_the_answer(index: Index) -> None:
+def test_a_file_that_never_stops_changing_does_not_delay_the_answer(index: Index) -> None:
     class Restless(Texts):
         def states(self) -> dict[str, str]:
             self.set("a.md", f"- tea {random.random()}\n")

@@ -1,4 +1,4 @@
-"""Recall over a workspace: its files as they lie there, its revisions, and who wrote what."""
+"""Recall over a workspace: its current files, its revisions, and the author of each line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(workspace: Workspace, query: str, **more: object) -> list[tuple[str, i
     return [(line.path, line.line_number) for line in lines]
 
 
-def test_a_line_is_found_as_soon_as_it_is_written_by_whomever(
+def test_a_line_is_found_immediately_after_any_write(
     workspace: Workspace, root: Path, open_workspaces: Callable[[], Workspaces]
 ) -> None:
     workspace.write("notes/a.md", "# Tea\n\n- green tea at nine\n", by=AGENT)
@@ -40,9 +40,7 @@ def test_a_line_is_found_as_soon_as_it_is_written_by_whomever(
     assert found(workspace, "wine") == []
 
 
-def test_a_write_within_the_same_moment_and_of_the_same_size_is_seen(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_write_of_the_same_size_and_timestamp_is_found(workspace: Workspace, root: Path) -> None:
     for n in range(100, 130):
         with (root / "a.md").open("w") as file:
             file.write(f"- number {n}\n")
@@ -56,7 +54,7 @@ def test_only_markdown_is_searched(workspace: Workspace, root: Path) -> None:
     assert found(workspace, "tea") == [("b.MD", 1), ("c.markdown", 1)]
 
 
-def test_what_cannot_be_read_is_passed_over(workspace: Workspace, root: Path) -> None:
+def test_links_and_pipes_are_not_searched(workspace: Workspace, root: Path) -> None:
     (root / "a.md").write_text("- tea\n")
     (root / "link.md").symlink_to("a.md")
     os.mkfifo(root / "pipe.md")
@@ -64,7 +62,7 @@ def test_what_cannot_be_read_is_passed_over(workspace: Workspace, root: Path) ->
     assert found(workspace, "tea") == [("a.md", 1), ("binary.md", 1)]
 
 
-def test_a_revision_is_searched_as_it_was(workspace: Workspace) -> None:
+def test_a_view_of_a_revision_searches_the_files_of_that_revision(workspace: Workspace) -> None:
     first = workspace.write("a.md", "- tea\n", by=AGENT).revision
     second = workspace.write("a.md", "- coffee\n", by=AGENT).revision
     assert first is not None
@@ -80,7 +78,7 @@ def test_a_revision_is_searched_as_it_was(workspace: Workspace) -> None:
         workspace.recall.find("tea", view="0" * 40)
 
 
-def test_a_line_says_who_wrote_it_when_and_what_is_not_in_a_revision_yet(
+def test_a_found_line_has_author_and_revision_unless_the_manual_edit_is_uncommitted(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("a.md", "- tea is green\n- milk is white\n", by=AGENT)
@@ -97,14 +95,14 @@ def test_a_line_says_who_wrote_it_when_and_what_is_not_in_a_revision_yet(
         assert line.updated_at == revisions[line.revision].at
 
 
-def test_an_item_is_as_new_as_its_newest_line(workspace: Workspace) -> None:
+def test_a_list_item_is_as_new_as_its_newest_line(workspace: Workspace) -> None:
     workspace.write("a.md", "- tea\n  green\n", by=AGENT)
     workspace.write("a.md", "- tea\n  black\n", by=CALLER)
     (line,) = workspace.recall.find("tea")
     assert (line.author, line.content) == ("caller", "- tea\n  black")
 
 
-def test_a_scope_limits_by_place_and_kind(workspace: Workspace) -> None:
+def test_a_scope_limits_recall_by_path_and_kind(workspace: Workspace) -> None:
     paths = ["MEMORY.md", "notes/a.md", "notes/deep/b.md", "facts/c.md", "blocks/core.md", "x.md"]
     for path in paths:
         workspace.write(path, "- tea\n", by=AGENT)
@@ -120,7 +118,7 @@ def test_a_scope_limits_by_place_and_kind(workspace: Workspace) -> None:
     assert places(kinds=("block",), paths=("notes",)) == set()
 
 
-def test_a_scope_limits_by_writer_and_time(workspace: Workspace, root: Path) -> None:
+def test_a_scope_limits_recall_by_author_and_time(workspace: Workspace, root: Path) -> None:
     workspace.write("a.md", "- tea one\n", by=AGENT)
     workspace.write("b.md", "- tea two\n", by=CALLER)
     (root / "c.md").write_text("- tea three\n")
@@ -137,7 +135,7 @@ def test_a_scope_limits_by_writer_and_time(workspace: Workspace, root: Path) -> 
     assert places(by="nobody") == set()
 
 
-def test_nonsense_is_refused(workspace: Workspace) -> None:
+def test_an_invalid_limit_or_an_overlong_query_is_refused(workspace: Workspace) -> None:
     for limit in (0, 101):
         with pytest.raises(Refused, match="limit"):
             workspace.recall.find("tea", limit=limit)
@@ -158,14 +156,14 @@ def test_a_deleted_workspace_leaves_no_index(
     assert list((home.root / "search").iterdir()) == []
 
 
-def test_a_write_succeeds_whatever_becomes_of_the_index(workspace: Workspace, home: Home) -> None:
+def test_a_write_succeeds_despite_a_broken_index(workspace: Workspace, home: Home) -> None:
     file = home.search(workspace.namespace)
     file.unlink(missing_ok=True)
     file.mkdir()
     assert workspace.write("a.md", "- tea\n", by=AGENT).revision is not None
 
 
-def test_origins_and_lines_live_in_one_file_and_survive_each_other(
+def test_line_origins_and_the_recall_index_share_a_database_file(
     workspace: Workspace, home: Home
 ) -> None:
     workspace.write("a.md", "- tea\n", by=AGENT)
@@ -186,7 +184,7 @@ for n in range(40):
 """
 
 
-def test_what_other_processes_write_meanwhile_is_found_in_the_end(
+def test_concurrent_writes_of_other_processes_are_found_in_the_end(
     workspace: Workspace, root: Path
 ) -> None:
     writers = [
@@ -200,7 +198,9 @@ def test_what_other_processes_write_meanwhile_is_found_in_the_end(
     assert last == [("p0-4.md", 1), ("p1-4.md", 1)]
 
 
-def test_time_stamps_of_the_future_do_not_hide_a_change(workspace: Workspace, root: Path) -> None:
+def test_file_timestamps_in_the_future_do_not_hide_a_change(
+    workspace: Workspace, root: Path
+) -> None:
     later = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
     for text in ("- tea\n", "- wine\n"):
         (root / "a.md").write_text(text)

@@ -9,11 +9,11 @@ def lines(text: str) -> list[tuple[int, str]]:
     return [(unit.line, unit.text) for unit in units(text)]
 
 
-def test_every_line_is_a_unit_and_blank_lines_are_none() -> None:
+def test_every_line_that_is_not_blank_is_a_unit() -> None:
     assert lines("one\n\n  two\nthree") == [(1, "one"), (3, "  two"), (4, "three")]
 
 
-def test_a_list_item_takes_the_lines_that_continue_it() -> None:
+def test_a_list_item_includes_its_continuation_lines() -> None:
     text = "- tea\n  with milk\n  and sugar\n- coffee\nafter\n1. first\n   more\n"
     assert lines(text) == [
         (1, "- tea\n  with milk\n  and sugar"),
@@ -23,11 +23,11 @@ def test_a_list_item_takes_the_lines_that_continue_it() -> None:
     ]
 
 
-def test_an_item_within_an_item_is_a_unit_of_its_own() -> None:
+def test_a_nested_list_item_is_a_separate_unit() -> None:
     assert lines("- a\n  - b\n    c\n- d") == [(1, "- a"), (2, "  - b\n    c"), (4, "- d")]
 
 
-def test_a_unit_knows_the_headings_above_it() -> None:
+def test_a_unit_has_the_headings_above_its_line() -> None:
     text = "zero\n# One\na\n### Deep ###\nb\n## Two\nc\n# Three\nd"
     found = [(unit.text, unit.headings) for unit in units(text) if not unit.is_heading]
     assert found == [
@@ -39,7 +39,7 @@ def test_a_unit_knows_the_headings_above_it() -> None:
     ]
 
 
-def test_a_hash_within_a_fence_is_no_heading() -> None:
+def test_a_hash_within_a_code_fence_is_no_heading() -> None:
     found = list(units("```sh\n# comment\n- x\n```\n# Title\nline\n"))
     assert [(unit.line, unit.is_heading) for unit in found] == [
         (2, False),
@@ -49,7 +49,7 @@ def test_a_hash_within_a_fence_is_no_heading() -> None:
     ]
 
 
-def test_lines_of_marks_alone_are_no_units() -> None:
+def test_lines_of_markup_alone_are_no_units() -> None:
     assert lines("---\nkey: value\n---\n***\n|---|---|\n🎉\n") == [(2, "key: value"), (6, "🎉")]
 
 
@@ -70,12 +70,12 @@ def test_carriage_returns_and_lone_form_feeds_do_not_move_line_numbers() -> None
         ("- 🎉", ""),
     ],
 )
-def test_what_starts_a_line_is_its_subject(line: str, subject: str) -> None:
+def test_the_subject_of_a_unit_is_the_start_of_its_line(line: str, subject: str) -> None:
     assert Unit(1, line, ()).subject == subject
 
 
 @pytest.mark.parametrize("line", ["- Which one?", "Really?**", "何ですか？", "- is it? (no)"])
-def test_a_line_that_ends_with_a_question_asks(line: str) -> None:
+def test_a_line_that_ends_with_a_question_mark_is_a_question(line: str) -> None:
     assert Unit(1, line, ()).asks == (line != "- is it? (no)")
 
 
@@ -88,6 +88,6 @@ def test_a_line_that_ends_with_a_question_asks(line: str) -> None:
         ("#\ta \t###   ", "a"),
     ],
 )
-def test_a_heading_ends_before_its_closing_marks(line: str, title: str) -> None:
+def test_a_heading_excludes_its_closing_marks(line: str, title: str) -> None:
     unit = next(units(f"{line}\nbelow"))
     assert (unit.is_heading, unit.headings) == (True, (title,))

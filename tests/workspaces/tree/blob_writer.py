@@ -1,4 +1,4 @@
-"""A process that writes files: started by test_files.py, traced, made to fail, and killed."""
+"""A process that writes files: started by test_directory.py, traced, made to fail, and killed."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ H = V[:12]
         ("x/plan.conflict-0123456789ab.md", f"x/plan.conflict-{H}.md"),
     ],
 )
-def test_the_second_file_stands_beside_the_first(path: str, name: str) -> None:
+def test_a_conflict_copy_is_named_after_its_file_and_version(path: str, name: str) -> None:
     made = conflict_path(WorkspacePath(path), V)
     assert made == name
     assert is_conflict(made)
 
 
 @pytest.mark.parametrize("stem", ["n" * 197, "ä" * 98, "a" * 190 + ".b"])
-def test_a_long_name_is_cut_to_what_a_name_can_hold(stem: str) -> None:
+def test_the_name_of_a_conflict_copy_is_cut_to_the_length_limit(stem: str) -> None:
     made = conflict_path(WorkspacePath(f"d/{stem}.md"), V)
     assert len(made.name.encode()) <= PART_BYTES_MAX
     assert is_conflict(made)
@@ -37,5 +37,5 @@ def test_a_long_name_is_cut_to_what_a_name_can_hold(stem: str) -> None:
 @pytest.mark.parametrize(
     "path", ["a.md", "conflict-0123456789ab.md", "a.conflict-xyz.md", f"a.conflict-{H}/b.md"]
 )
-def test_other_names_are_no_second_files(path: str) -> None:
+def test_similar_names_are_not_conflict_copies(path: str) -> None:
     assert not is_conflict(path)

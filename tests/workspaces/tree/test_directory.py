@@ -1,4 +1,4 @@
-"""Local files under SIGKILL, on failing disks, and beside an agent that swaps directories for links."""
+"""The live directory: SIGKILL, failing disks, flushes, and an agent that swaps directories for links."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CALL = re.compile(r"^\d+ +(\w+)\((.*)")
 
 class TestKill:
     @pytest.mark.parametrize("seed", range(6))
-    def test_a_killed_writer_leaves_the_old_bytes_or_the_new_ones(
+    def test_a_killed_writer_leaves_the_old_or_the_new_bytes(
         self, tmp_path: Path, seed: int
     ) -> None:
         dice = random.Random(seed)
@@ -61,7 +61,7 @@ class TestKill:
             store.write(NAME, b"and on it goes", expect=ANY)
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_kill_at_each_single_system_call_leaves_old_or_new(
+    def test_a_kill_at_any_system_call_leaves_the_old_or_the_new_bytes(
         self, tmp_path: Path, strace: str, mode: str
     ) -> None:
         calls = system_calls(strace, new_home(tmp_path / "traced"), mode)
@@ -77,7 +77,7 @@ class TestKill:
 
         at_each(kill, len(calls))
 
-    def test_what_a_killed_writer_left_is_swept_after_a_day_and_not_before(
+    def test_staging_files_of_a_killed_writer_are_removed_after_a_day_and_not_before(
         self, tmp_path: Path
     ) -> None:
         home = new_home(tmp_path)
@@ -92,7 +92,7 @@ class TestKill:
 
 
 class TestDurability:
-    def test_bytes_are_flushed_before_the_rename_and_the_directory_after_it(
+    def test_a_new_file_is_flushed_before_the_rename_and_its_directory_afterwards(
         self, tmp_path: Path, strace: str
     ) -> None:
         home = new_home(tmp_path)
@@ -112,7 +112,7 @@ class TestDurability:
             f"fsync(<{tree}/notes/deep>)",
         )
 
-    def test_what_enters_is_flushed_afterwards_with_all_directories_made_for_it(
+    def test_entering_a_staged_file_flushes_all_new_directories_after_the_rename(
         self, tmp_path: Path, strace: str
     ) -> None:
         home = new_home(tmp_path)
@@ -124,7 +124,7 @@ class TestDurability:
             assert in_order(trace, moved, f"fsync(<{made}>)"), made
         assert in_order(trace, "fsync(", moved)
 
-    def test_a_replacement_is_one_rename_between_two_flushes(
+    def test_a_replacement_is_a_single_rename_between_two_flushes(
         self, tmp_path: Path, strace: str
     ) -> None:
         home = new_home(tmp_path, OLD)
@@ -142,7 +142,7 @@ class TestDurability:
 
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-    def test_whichever_call_fails_it_is_unavailable_and_nothing_is_left_behind(
+    def test_a_failed_system_call_raises_unavailable_and_leaves_no_staging_file(
         self, tmp_path: Path, strace: str, mode: str, error: str
     ) -> None:
         calls = system_calls(strace, new_home(tmp_path / "traced"), mode)
@@ -164,7 +164,7 @@ class TestDurability:
 
         at_each(fail, len(calls))
 
-    def test_a_failed_rename_leaves_the_old_and_a_failed_last_flush_the_new(
+    def test_a_failed_rename_leaves_the_old_bytes_and_a_failed_last_flush_the_new_bytes(
         self, tmp_path: Path, strace: str
     ) -> None:
         home = new_home(tmp_path / "rename", OLD)
@@ -181,7 +181,7 @@ class TestNeighbours:
     """Others write in the tree without asking."""
 
     @pytest.mark.parametrize("openat2", [True, False])
-    def test_no_swap_of_directories_for_links_leads_outside(
+    def test_swapping_a_directory_for_a_link_never_leads_outside_the_tree(
         self, tmp_path: Path, openat2: bool
     ) -> None:
         home = new_home(tmp_path, OLD)
@@ -212,7 +212,9 @@ class TestNeighbours:
         assert names_in(home / "outside") == ["b.md", "deep"]
         assert names_in(outside) == ["a.md"]
 
-    def test_a_scan_beside_comings_and_goings_finds_what_stays(self, tmp_path: Path) -> None:
+    def test_a_scan_finds_all_lasting_files_while_other_files_come_and_go(
+        self, tmp_path: Path
+    ) -> None:
         home = new_home(tmp_path)
         tree = home / "tree"
         names = [f"stays-{n:03}.md" for n in range(100)]
@@ -239,7 +241,7 @@ class TestNeighbours:
             neighbour.join(timeout=WAIT_S)
 
     @pytest.mark.parametrize("has_openat2", [True, False])
-    def test_whoever_lists_while_another_does_sees_all_of_it(
+    def test_concurrent_listings_of_a_directory_are_complete(
         self, tmp_path: Path, has_openat2: bool
     ) -> None:
         home = new_home(tmp_path)
@@ -263,7 +265,7 @@ class TestNeighbours:
         assert [found, *names] == [["a.md", "b.md"]] * 3
         store.close()
 
-    def test_a_conflict_makes_no_directories(self, tmp_path: Path) -> None:
+    def test_a_conflicting_write_creates_no_directories(self, tmp_path: Path) -> None:
         home = new_home(tmp_path)
         with opened(home) as store:
             token = store.write("a.md", b"x", expect=ABSENT)
@@ -271,7 +273,7 @@ class TestNeighbours:
                 store.write("new/b.md", b"x", expect=token)
         assert names_in(home / "tree") == ["a.md"]
 
-    def test_a_staging_that_is_gone_is_named_and_nothing_passes_for_done(
+    def test_a_missing_staging_directory_is_named_and_no_write_or_delete_succeeds(
         self, tmp_path: Path
     ) -> None:
         home = new_home(tmp_path, OLD)
@@ -286,7 +288,7 @@ class TestNeighbours:
                     call()
             assert store.read(NAME).data == OLD
 
-    def test_a_forked_child_does_not_keep_the_lock(self, tmp_path: Path) -> None:
+    def test_a_forked_child_does_not_hold_the_staging_lock(self, tmp_path: Path) -> None:
         home = new_home(tmp_path)
         with opened(home) as store:
             reading, writing = os.pipe()

@@ -24,18 +24,20 @@ from workspaces.workspace.workspace import Workspace
         ".~lock.plan.odt#",
     ],
 )
-def test_what_an_editor_keeps_for_itself_is_known_by_its_name(name: str) -> None:
+def test_editor_files_are_recognised_by_their_names(name: str) -> None:
     assert is_editor_file(name)
 
 
 @pytest.mark.parametrize(
     "name", ["MEMORY.md", "notes/#1.md", "C#.md", "~", ".profile", "a.swp", "x~/a.md", ".swp"]
 )
-def test_what_merely_resembles_it_is_a_file(name: str) -> None:
+def test_names_that_resemble_editor_files_are_ordinary_files(name: str) -> None:
     assert not is_editor_file(name)
 
 
-def test_scratch_stays_where_it_is_and_is_in_no_revision(workspace: Workspace, root: Path) -> None:
+def test_editor_files_stay_in_the_tree_and_are_in_no_revision(
+    workspace: Workspace, root: Path
+) -> None:
     workspace.write("MEMORY.md", "# Memory\n", by=CALLER)
     tip = workspace.tip()
     (root / ".MEMORY.md.swp").write_bytes(b"b0VIM 9.0")
@@ -49,7 +51,7 @@ def test_scratch_stays_where_it_is_and_is_in_no_revision(workspace: Workspace, r
     assert (root / ".MEMORY.md.swp").exists()
 
 
-def test_what_was_written_on_purpose_is_a_file_whatever_its_name(
+def test_a_file_written_through_the_workspace_is_tracked_despite_an_editor_file_name(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md~", "kept\n", by=CALLER)
@@ -61,7 +63,7 @@ def test_what_was_written_on_purpose_is_a_file_whatever_its_name(
     assert workspace.scan().scratch == []
 
 
-def test_scratch_that_is_overwritten_on_purpose_is_kept_first(
+def test_an_editor_file_is_committed_before_a_write_replaces_the_file(
     workspace: Workspace, root: Path
 ) -> None:
     (root / "a.md~").write_text("unsaved thoughts\n")

@@ -30,7 +30,7 @@ def merged(base: str, ours: str, theirs: str) -> MergeResult:
         ("a\n", "b\n", "b\n", "b\n"),
     ],
 )
-def test_changes_in_different_places_are_both_made(
+def test_changes_in_different_places_are_merged(
     base: str, ours: str, theirs: str, result: str
 ) -> None:
     assert merged(base, ours, theirs).data.decode() == result
@@ -48,7 +48,7 @@ def test_changes_in_different_places_are_both_made(
         ("x\ny\n", "", "x\ny2\n", "y2\n"),
     ],
 )
-def test_lines_that_both_wrote_at_one_place_are_all_kept(
+def test_lines_that_both_sides_wrote_at_the_same_place_are_all_in_the_merge(
     base: str, ours: str, theirs: str, result: str
 ) -> None:
     found = merged(base, ours, theirs)
@@ -56,7 +56,7 @@ def test_lines_that_both_wrote_at_one_place_are_all_kept(
     assert found.overlaps == 1
 
 
-def test_a_line_that_one_removed_and_the_other_left_is_removed() -> None:
+def test_a_line_removed_on_a_single_side_is_removed_by_the_merge() -> None:
     found = merged("keep\ngone\nkeep too\n", "keep\nkeep too\n", "keep\ngone\nkeep too\nnew\n")
     assert found.data == b"keep\nkeep too\nnew\n"
 
@@ -72,7 +72,7 @@ def test_front_matter_is_merged_key_by_key() -> None:
     )
 
 
-def test_a_key_that_both_changed_goes_to_the_later_side_and_is_reported() -> None:
+def test_a_key_changed_on_both_sides_takes_the_later_value_and_is_reported() -> None:
     ours, theirs = FRONT.replace("key: a", "key: b"), FRONT.replace("key: a", "key: c")
     for later, kept in (("ours", b"key: b"), ("theirs", b"key: c")):
         found = merge(NOTE, FRONT.encode(), ours.encode(), theirs.encode(), later=later)  # type: ignore[arg-type]
@@ -82,12 +82,12 @@ def test_a_key_that_both_changed_goes_to_the_later_side_and_is_reported() -> Non
         assert not found.is_clean
 
 
-def test_a_key_removed_here_and_left_there_is_removed() -> None:
+def test_a_key_removed_on_a_single_side_is_removed_by_the_merge() -> None:
     found = merged(FRONT, FRONT.replace("pinned: false\n", ""), FRONT.replace("key: a", "key: z"))
     assert found.data == b"---\nkey: z\ntags:\n  - x\n---\nbody\n"
 
 
-def test_front_matter_that_one_removed_and_the_other_changed_keeps_its_fences() -> None:
+def test_front_matter_removed_here_and_changed_there_keeps_its_fences() -> None:
     changed = FRONT.replace("key: a", "key: b")
     for later in ("ours", "theirs"):
         found = merge(NOTE, FRONT.encode(), b"body\n", changed.encode(), later=later)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_front_matter_that_one_removed_and_the_other_changed_keeps_its_fences() 
     assert merged(FRONT, "body\n", FRONT).data == b"body\n"
 
 
-def test_a_program_is_merged_only_where_the_changes_do_not_touch() -> None:
+def test_a_code_file_is_merged_only_if_the_changes_do_not_touch() -> None:
     path, base = WorkspacePath("tool.py"), b"one\ntwo\nthree\n"
     found = merge(path, base, b"ONE\ntwo\nthree\n", b"one\ntwo\nTHREE\n")
     assert found == MergeResult(b"ONE\ntwo\nTHREE\n")
@@ -114,7 +114,9 @@ def test_a_program_is_merged_only_where_the_changes_do_not_touch() -> None:
         ("a.md", b"x" * (LINE_CHARACTERS_MAX + 1), b"two"),
     ],
 )
-def test_what_cannot_be_merged_is_said_to_be_so(path: str, ours: bytes, theirs: bytes) -> None:
+def test_a_file_that_cannot_be_merged_has_no_merge_result(
+    path: str, ours: bytes, theirs: bytes
+) -> None:
     assert merge(WorkspacePath(path), b"base", ours, theirs) is None
     assert merge(WorkspacePath(path), ours, ours, theirs) == MergeResult(theirs)
 
@@ -127,7 +129,7 @@ def _as_text(lines: list[str]) -> str:
 
 
 @given(_lines, _lines, _lines)
-def test_no_line_that_either_side_wrote_is_lost(
+def test_a_merge_loses_no_line_of_either_side(
     base: list[str], ours: list[str], theirs: list[str]
 ) -> None:
     found = merged(_as_text(base), _as_text(ours), _as_text(theirs))
@@ -138,14 +140,14 @@ def test_no_line_that_either_side_wrote_is_lost(
 
 
 @given(_lines, _lines)
-def test_a_side_that_changed_nothing_changes_nothing(base: list[str], side: list[str]) -> None:
+def test_merging_an_unchanged_side_yields_the_other_side(base: list[str], side: list[str]) -> None:
     old, new = _as_text(base), _as_text(side)
     assert merged(old, new, old).data == merged(old, old, new).data == new.encode()
     assert merged(old, new, new).data == new.encode()
 
 
 @given(_lines, _lines, _lines)
-def test_both_machines_agree_on_where_they_overlap(
+def test_both_machines_find_the_same_overlaps(
     base: list[str], ours: list[str], theirs: list[str]
 ) -> None:
     one = merged(_as_text(base), _as_text(ours), _as_text(theirs))
@@ -160,7 +162,7 @@ def test_both_machines_agree_on_where_they_overlap(
     st.lists(st.sampled_from("abcdefghijklmnop"), min_size=4, max_size=12, unique=True),
     st.data(),
 )
-def test_a_merge_without_overlaps_is_the_one_git_makes(
+def test_a_merge_without_overlaps_equals_the_merge_by_git(
     tmp_path_factory: pytest.TempPathFactory, base: list[str], data: st.DataObject
 ) -> None:
     middle = len(base) // 2

@@ -50,18 +50,18 @@ def still_open(machine: Replica) -> list[MergeMark]:
     return open_marks(machine.workspace.history, [(one.id, one.trailers) for one in log])
 
 
-def test_lines_of_two_sides_side_by_side_are_a_pair() -> None:
+def test_adjacent_lines_of_two_sides_are_a_pair() -> None:
     one, other = "- top\n- green\n- end\n", "- top\n- black\n- white\n- end\n"
     merged = "- top\n- black\n- white\n- green\n- end\n"
     assert pairs(one, other, merged) == (Pair(("- green",), ("- black", "- white")),)
 
 
-def test_lines_of_one_side_alone_are_no_pair() -> None:
+def test_lines_of_a_single_side_are_no_pair() -> None:
     assert pairs("a\nb\n", "a\nc\nd\ne\nb\n", "a\nc\nd\ne\nb\n") == ()
     assert pairs("1\na\nb\nc\n", "a\nb\nc\n2\n", "1\na\nb\nc\n2\n") == ()
 
 
-def test_a_very_long_file_is_not_compared() -> None:
+def test_a_very_long_file_has_no_pairs() -> None:
     long = "x\n" * LINES_MAX
     assert pairs(f"{long}a\n", f"{long}b\n", f"{long}b\na\n") == ()
 
@@ -75,11 +75,13 @@ def test_a_very_long_file_is_not_compared() -> None:
         (0, ("a", "b"), "keys a, b"),
     ],
 )
-def test_what_is_told_of_a_merge(overlaps: int, clashes: tuple[str, ...], told: str) -> None:
+def test_a_merge_is_described_by_its_places_and_keys(
+    overlaps: int, clashes: tuple[str, ...], told: str
+) -> None:
     assert describe_merge(overlaps, clashes) == told
 
 
-def test_a_trailer_has_room_for_some_and_says_how_many_more() -> None:
+def test_the_merged_trailer_is_cut_to_its_limit_and_counts_the_rest() -> None:
     many = {WorkspacePath(f"notes/{number:030}.md"): "1 place" for number in range(100)}
     trailer = trailer_of(many)
     kept = trailer.count("1 place")
@@ -87,7 +89,9 @@ def test_a_trailer_has_room_for_some_and_says_how_many_more() -> None:
     assert 5 < kept < 100 and trailer.endswith(f" | and {100 - kept} more")
 
 
-def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Replica]) -> None:
+def test_a_merge_mark_names_its_place_with_the_lines_of_both_sides(
+    two: tuple[Replica, Replica],
+) -> None:
     a, b = two
     a.put("MEMORY.md", "- top\n- green tea\n- end\n")
     b.put("MEMORY.md", "- top\n- black tea\n- end\n")
@@ -104,7 +108,9 @@ def test_a_merge_names_its_places_with_the_lines_of_both(two: tuple[Replica, Rep
     assert (fact.path, fact.summary, fact.pairs) == ("notes/fact.md", "keys value", ())
 
 
-def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica]) -> None:
+def test_a_merge_without_the_remote_history_names_its_merge_marks_in_a_trailer(
+    two: tuple[Replica, Replica],
+) -> None:
     """Where the history of the other side was not to be had."""
     a, _ = two
     green, black = b"- top\n- green tea\n- end\n", b"- top\n- black tea\n- end\n"
@@ -117,7 +123,7 @@ def test_a_merge_of_files_alone_tells_of_them_itself(two: tuple[Replica, Replica
     assert seams(a)[0].pairs == (Pair(("- green tea",), ("- black tea",)),)
 
 
-def test_changes_that_do_not_meet_are_no_seam(two: tuple[Replica, Replica]) -> None:
+def test_changes_that_do_not_overlap_leave_no_merge_mark(two: tuple[Replica, Replica]) -> None:
     a, b = two
     a.put("MEMORY.md", "- first\n- top\n- tea\n- end\n")
     b.put("MEMORY.md", "- top\n- tea\n- end\n- last\n")
@@ -126,7 +132,7 @@ def test_changes_that_do_not_meet_are_no_seam(two: tuple[Replica, Replica]) -> N
     assert seams(b) == []
 
 
-def test_a_seam_is_open_until_the_file_is_changed(two: tuple[Replica, Replica]) -> None:
+def test_a_merge_mark_is_open_until_its_file_changes(two: tuple[Replica, Replica]) -> None:
     a, b = two
     a.put("MEMORY.md", "- top\n- green tea\n- end\n")
     b.put("MEMORY.md", "- top\n- black tea\n- end\n")
@@ -139,7 +145,9 @@ def test_a_seam_is_open_until_the_file_is_changed(two: tuple[Replica, Replica]) 
     assert [seam.path for seam in seams(b)] == [MEMORY]
 
 
-def test_only_what_came_since_is_told(two: tuple[Replica, Replica]) -> None:
+def test_merge_marks_since_a_revision_are_only_the_newer_merge_marks(
+    two: tuple[Replica, Replica],
+) -> None:
     a, b = two
 
     def clash(one: str, other: str) -> None:

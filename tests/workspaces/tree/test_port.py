@@ -41,7 +41,7 @@ def files_tree(tmp_path: Path) -> FileBlobs:
     return FileBlobs(tmp_path / "tree", tmp_path / "staging")
 
 
-def test_a_shell_that_has_the_file_open_writes_to_what_was_displaced(
+def test_a_late_write_through_an_open_file_reaches_the_displaced_file(
     tmp_path: Path, files_tree: FileBlobs
 ) -> None:
     tree = files_tree
@@ -54,7 +54,7 @@ def test_a_shell_that_has_the_file_open_writes_to_what_was_displaced(
     assert tree.read(A).data == b"new\n"
 
 
-def test_nothing_of_what_was_staged_is_left_when_it_is_not_wanted(
+def test_discarding_staged_files_leaves_nothing_in_the_staging_directory(
     tmp_path: Path, files_tree: FileBlobs
 ) -> None:
     def left() -> list[str]:
@@ -69,7 +69,7 @@ def test_nothing_of_what_was_staged_is_left_when_it_is_not_wanted(
 
 
 @pytest.mark.parametrize("count", [1, staging.FLUSHED_AT_ONCE])
-def test_what_is_staged_is_durable_before_it_enters(
+def test_staged_files_are_flushed_when_confirmed(
     files_tree: FileBlobs, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     flushed: list[str] = []
@@ -84,11 +84,11 @@ def test_what_is_staged_is_durable_before_it_enters(
 @pytest.mark.parametrize(
     "name", ["new-1234", "out:", "out:a:b", "out:a:b:c:", "out:a:b:c:..:x", ".lock"]
 )
-def test_what_is_no_label_is_taken_for_none(name: str) -> None:
+def test_a_malformed_label_is_not_recognised(name: str) -> None:
     assert displaced_by(name) is None  # type: ignore[arg-type]
 
 
-def test_what_was_displaced_is_never_swept_away(tmp_path: Path, files_tree: FileBlobs) -> None:
+def test_a_displaced_file_is_never_removed_by_age(tmp_path: Path, files_tree: FileBlobs) -> None:
     tree = files_tree
     tree.prepare({label(1): b"an edit"})
     os.utime(tmp_path / "staging" / label(1), (0, 0))

@@ -1,4 +1,4 @@
-"""A scan remembers the scan before it; nobody can tell from what it finds."""
+"""The scan of a tree reuses the results of the scan before, with the same outcome as a fresh scan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seen(tree: Tree) -> object:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_a_scan_that_remembers_finds_what_one_that_does_not_finds(seed: int) -> None:
+def test_a_scan_that_reuses_earlier_results_equals_a_fresh_scan(seed: int) -> None:
     print(f"seed {seed}")
     randomly = random.Random(seed)
     clock = ManualClock()
@@ -66,9 +66,7 @@ def test_a_scan_that_remembers_finds_what_one_that_does_not_finds(seed: int) -> 
             assert seen(remembering.scan()) == seen(TreeScan(tree, QUOTA, clock).scan())
 
 
-def test_what_nobody_touched_is_not_read_again_and_what_a_reader_does_to_a_scan_is_its_own() -> (
-    None
-):
+def test_an_unchanged_file_is_not_read_again_and_a_caller_cannot_change_the_cached_scan() -> None:
     clock = ManualClock()
     tree = Counted(clock)
     for number in range(5):
@@ -94,7 +92,7 @@ class Overtaken(MemoryTree):
         self.files["a.md"].changed_ns = self.first.changed_ns
 
 
-def test_a_file_that_comes_back_after_another_was_read_in_its_place_is_read_again() -> None:
+def test_a_file_put_back_after_a_scan_read_its_replacement_is_read_again() -> None:
     clock = ManualClock()
     tree = Overtaken(clock)
     tree.put("a.md", b"the first\n")

@@ -1,4 +1,4 @@
-"""A command has the tree to itself: whose is what it finds, what it leaves, what it leaves half done."""
+"""A command holds the writer lock: who is the author of changes before, during and after a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def workspace(home: Home) -> Workspace:
     return opened_at(home.root)
 
 
-def test_what_a_command_changed_is_one_revision_of_its_turn(
+def test_the_changes_of_a_command_are_a_single_revision_of_its_turn(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("gone.md", "x", by=CALLER)
@@ -52,7 +52,7 @@ def test_a_command_that_changes_nothing_makes_no_revision(workspace: Workspace, 
     assert len(workspace.log()) == 1
 
 
-def test_what_a_person_edits_between_two_commands_is_the_persons(
+def test_manual_edits_between_two_commands_belong_to_the_person(
     workspace: Workspace, root: Path
 ) -> None:
     shell(workspace, "echo by the agent > a.md", AGENT)
@@ -65,7 +65,7 @@ def test_what_a_person_edits_between_two_commands_is_the_persons(
     assert newest.paths == ("a.md",)
 
 
-def test_a_command_that_fails_is_the_author_of_what_it_did_and_of_no_more(
+def test_a_failed_command_is_the_author_of_its_own_changes_only(
     workspace: Workspace, root: Path
 ) -> None:
     with pytest.raises(subprocess.CalledProcessError):
@@ -76,7 +76,7 @@ def test_a_command_that_fails_is_the_author_of_what_it_did_and_of_no_more(
     assert workspace.log()[0].author == "owner"
 
 
-def test_whoever_would_write_during_a_command_waits_and_is_told_for_whom(
+def test_a_writer_blocked_by_a_command_gets_an_error_that_names_the_lock_holder(
     workspace: Workspace, home: Home
 ) -> None:
     lock = WriterLock(home.lock(workspace.namespace))
@@ -86,7 +86,7 @@ def test_whoever_would_write_during_a_command_waits_and_is_told_for_whom(
     assert "helper" in caught.value.holder
 
 
-def test_two_turns_never_commit_each_others_half_done_files(
+def test_two_turns_never_commit_half_written_files_of_each_other(
     workspace: Workspace, home: Home
 ) -> None:
     """Each writes its files in two halves, while the other one and an API caller are at work."""
@@ -116,7 +116,7 @@ def test_two_turns_never_commit_each_others_half_done_files(
     ],
     ids=["half a line", "two files", "a delete", "links and a new case"],
 )
-def test_what_a_killed_command_left_is_its_turns(
+def test_the_changes_of_a_killed_command_belong_to_its_turn(
     workspace: Workspace, root: Path, home: Home, script: str, left: set[str]
 ) -> None:
     workspace.write("a.md", "one\n", by=CALLER)
@@ -132,7 +132,7 @@ def test_what_a_killed_command_left_is_its_turns(
     assert workspace.commit_edits() == last.id
 
 
-def test_the_successor_of_a_killed_command_may_be_killed_too(
+def test_the_intent_of_a_killed_command_survives_a_killed_successor(
     workspace: Workspace, root: Path, home: Home
 ) -> None:
     kill_in_command(home, "echo one > a.md; echo ready; exec sleep 60")
@@ -157,7 +157,7 @@ class Counted(Problem):
         return hash(self.path)
 
 
-def test_what_a_command_left_is_told_from_what_was_there_without_comparing_each_with_each() -> None:
+def test_new_problems_after_a_command_are_found_in_linear_time() -> None:
     count = 2000
     before = [Counted(f"{n}", "bad_name", "is bad") for n in range(count)]
     after = [Counted(f"{n}", "bad_name", "is bad") for n in range(1, count + 1)]

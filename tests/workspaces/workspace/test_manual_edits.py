@@ -1,4 +1,4 @@
-"""Looking at a tree again when nothing was touched: quickly, and never wrongly."""
+"""Finding and committing manual edits: quick for an unchanged tree, and never missing an edit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def move(root: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [write_again, write_as_long, make, remove, replace, move])
-def test_what_was_touched_since_is_settled(
+def test_a_file_changed_since_the_last_scan_is_committed_as_a_manual_edit(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
@@ -84,13 +84,15 @@ def test_what_was_touched_since_is_settled(
     assert settled.pending() == []
 
 
-def test_where_nothing_was_touched_nobody_is_waited_for(settled: Workspace, home: Home) -> None:
+def test_committing_edits_of_an_unchanged_tree_does_not_wait_for_the_writer_lock(
+    settled: Workspace, home: Home
+) -> None:
     tip = settled.commit_edits()
     with WriterLock(home.lock(settled.namespace)).hold("a command"):
         assert settled.commit_edits(wait_s=0) == tip
 
 
-def test_another_write_may_hide_behind_the_stamp_of_a_young_file(
+def test_a_manual_edit_hidden_by_an_equal_timestamp_of_a_young_file_is_committed(
     workspace: Workspace, root: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.advance(-LATER.total_seconds())
@@ -105,7 +107,7 @@ def test_another_write_may_hide_behind_the_stamp_of_a_young_file(
     assert workspace.history.read(found) == b"two\n"
 
 
-def test_a_history_that_was_lost_is_not_taken_for_settled(settled: Workspace, home: Home) -> None:
+def test_a_missing_history_is_not_reported_as_clean(settled: Workspace, home: Home) -> None:
     history = home.history(settled.namespace)
     history.rename(history.with_name("elsewhere"))
     with pytest.raises(Unavailable, match="missing"):
@@ -113,9 +115,7 @@ def test_a_history_that_was_lost_is_not_taken_for_settled(settled: Workspace, ho
     assert not settled.is_clean(MEMORY, "notes", [])
 
 
-def test_a_workspace_that_is_elsewhere_is_not_taken_for_settled(
-    settled: Workspace, root: Path
-) -> None:
+def test_a_missing_tree_is_not_reported_as_clean(settled: Workspace, root: Path) -> None:
     settled.commit_edits()
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(NotFound):
@@ -123,7 +123,9 @@ def test_a_workspace_that_is_elsewhere_is_not_taken_for_settled(
     assert not settled.is_clean(MEMORY, "notes", [])
 
 
-def test_what_root_changes_is_mended_though_no_byte_is_new(settled: Workspace, root: Path) -> None:
+def test_read_only_permissions_are_repaired_although_no_byte_changed(
+    settled: Workspace, root: Path
+) -> None:
     settled.commit_edits()
     (root / NOTE).chmod(0o444)
     (root / "notes/deep").chmod(0o500)
@@ -151,7 +153,7 @@ def remove_memory(root: Path) -> None:
 @pytest.mark.parametrize(
     "change", [change_memory, remove_memory, write_as_long, add_note, remove, replace, move]
 )
-def test_a_glance_finds_what_is_to_be_settled_in_a_file_and_a_directory(
+def test_the_clean_check_notices_manual_edits_in_the_given_file_and_directory(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
@@ -164,14 +166,18 @@ def test_a_glance_finds_what_is_to_be_settled_in_a_file_and_a_directory(
     assert settled.is_clean(MEMORY, "notes", [])
 
 
-def test_a_glance_leaves_the_rest_to_settling(settled: Workspace, root: Path) -> None:
+def test_the_clean_check_ignores_manual_edits_outside_the_given_paths(
+    settled: Workspace, root: Path
+) -> None:
     settled.commit_edits()
     write_again(root)
     assert settled.is_clean(MEMORY, "notes", [NOTE])
     assert settled.pending() == ["TASKS.md"]
 
 
-def test_a_scan_by_somebody_else_settles_nothing(settled: Workspace, root: Path) -> None:
+def test_a_scan_by_a_reader_does_not_make_a_manual_edit_clean(
+    settled: Workspace, root: Path
+) -> None:
     settled.commit_edits()
     (root / NOTE).write_text("changed\n")
     settled.scan()
@@ -179,7 +185,9 @@ def test_a_scan_by_somebody_else_settles_nothing(settled: Workspace, root: Path)
     assert not settled.is_clean(MEMORY, "notes", [NOTE])
 
 
-def test_a_directory_that_comes_later_is_no_oversight(workspace: Workspace, root: Path) -> None:
+def test_the_clean_check_notices_a_directory_created_later(
+    workspace: Workspace, root: Path
+) -> None:
     workspace.write(MEMORY, "one\n", by=CALLER)
     workspace.commit_edits()
     assert workspace.is_clean(MEMORY, "notes", [])

@@ -1,4 +1,4 @@
-"""Moments that are too short to be met by chance, made to happen."""
+"""Races between the workspace and other programs, forced to happen at the critical moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Raced(FileBlobs):
                 temporary.rename(Path(f"/proc/self/fd/{root}") / name)
 
 
-def test_what_an_editor_saves_between_look_and_rename_is_not_lost(
+def test_an_editor_save_between_the_precondition_check_and_the_rename_is_not_lost(
     workspace: Workspace, home: Home
 ) -> None:
     seen = workspace.write("a.md", "one\n", by=AGENT).version
@@ -60,7 +60,7 @@ class Unlinked(SafeRoot):
 
 
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
-def test_a_link_that_is_gone_when_the_links_are_counted_leads_nowhere(
+def test_a_hard_link_removed_before_its_links_are_counted_is_not_read(
     tmp_path: Path, openat2: bool
 ) -> None:
     tree, secret = tmp_path / "tree", tmp_path / "secret"
@@ -71,7 +71,7 @@ def test_a_link_that_is_gone_when_the_links_are_counted_leads_nowhere(
         Unlinked(tree, openat2=openat2).read("hard.md", bytes_max=100)
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_read(tmp_path: Path) -> None:
+def test_a_read_of_a_file_replaced_meanwhile_returns_the_old_bytes(tmp_path: Path) -> None:
     class Replaced(SafeRoot):
         def _opened_file(self, directory: int, leaf: str) -> int:
             fd = super()._opened_file(directory, leaf)
@@ -84,7 +84,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("openat2", [True, False], ids=["openat2", "walk"])
-def test_a_directory_whose_name_another_takes_while_its_files_are_read_is_left_for_that_one(
+def test_a_directory_replaced_between_reads_is_opened_again_and_a_link_is_refused(
     tmp_path: Path, openat2: bool
 ) -> None:
     tree, outside = tmp_path / "tree", tmp_path / "outside"
@@ -107,7 +107,7 @@ def test_a_directory_whose_name_another_takes_while_its_files_are_read_is_left_f
             read("n/a.md")
 
 
-def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(
+def test_a_temporary_file_removed_during_a_scan_hides_no_other_file(
     workspace: Workspace, root: Path
 ) -> None:
     """An editor's swap files come and go; the scan finds the files that stay, every time."""
@@ -133,7 +133,7 @@ def test_a_temporary_file_that_goes_during_a_scan_takes_nothing_along(
         editor.join(timeout=60)
 
 
-def test_a_twin_made_by_hand_does_not_take_the_place_of_the_one_in_the_history(
+def test_a_case_twin_made_by_hand_does_not_replace_the_file_in_the_history(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("memory.md", "one\n", by=AGENT)
@@ -144,7 +144,7 @@ def test_a_twin_made_by_hand_does_not_take_the_place_of_the_one_in_the_history(
     assert [problem.path for problem in workspace.scan().problems] == ["MEMORY.md"]
 
 
-def test_files_made_beyond_the_quota_do_not_take_the_place_of_one_in_the_history(
+def test_files_beyond_the_quota_do_not_replace_a_file_in_the_history(
     open_workspaces: Callable[[], Workspaces],
 ) -> None:
     workspace = open_workspaces().create("small", config={"quota": {"files": 3}})

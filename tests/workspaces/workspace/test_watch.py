@@ -1,4 +1,4 @@
-"""Time is moved by hand here and never waited for, except for the system's own notifications."""
+"""Watching for manual edits. The clock is manual; only the notifications of the system are waited for."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def told(workspace: Workspace) -> list[tuple[str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("editor", EDITORS, ids=lambda editor: editor.__name__)
-def test_a_save_is_one_revision_by_the_person(
+def test_an_editor_save_is_a_single_revision_by_the_person(
     editor: Editor, watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "# Memory\n", by=AGENT)
@@ -119,7 +119,7 @@ def test_a_save_is_one_revision_by_the_person(
 
 @pytest.mark.skipif(shutil.which("vim") is None, reason="needs vim")
 @pytest.mark.parametrize("options", ["", "set backup", "set backupcopy=yes", "set nowritebackup"])
-def test_a_save_with_the_real_vim_is_one_revision(
+def test_a_save_with_the_real_vim_is_a_single_revision(
     options: str, watched: Watched, workspace: Workspace, root: Path, tmp_path: Path
 ) -> None:
     workspace.write("notes/plan.md", "one\n", by=AGENT)
@@ -139,7 +139,7 @@ def test_a_save_with_the_real_vim_is_one_revision(
     assert workspace.read("notes/plan.md").text == "one\ntwo\n"
 
 
-def test_a_save_in_several_steps_is_waited_for(
+def test_a_save_in_several_steps_is_committed_after_the_quiet_time(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "# Memory\n", by=AGENT)
@@ -157,7 +157,7 @@ def test_a_save_in_several_steps_is_waited_for(
     assert told(workspace) == [("owner", ("MEMORY.md",)), ("helper", ("MEMORY.md",))]
 
 
-def test_one_who_never_stops_saving_is_settled_all_the_same(
+def test_continuous_saves_are_committed_after_the_maximum_delay(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     watched.quiet()
@@ -169,7 +169,7 @@ def test_one_who_never_stops_saving_is_settled_all_the_same(
     assert len(workspace.log()) == 1
 
 
-def test_directories_that_come_and_go_are_seen(
+def test_directories_moved_into_and_out_of_the_tree_are_committed(
     watched: Watched, workspace: Workspace, root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "brought/deep").mkdir(parents=True)
@@ -196,7 +196,7 @@ def test_directories_that_come_and_go_are_seen(
 # --- who holds the tree -----------------------------------------------------------------------------
 
 
-def test_nothing_is_committed_while_somebody_holds_the_writer_lock(
+def test_the_watch_commits_nothing_while_the_writer_lock_is_held(
     watched: Watched, workspace: Workspace, root: Path, home: Home
 ) -> None:
     watched.quiet()
@@ -209,7 +209,7 @@ def test_nothing_is_committed_while_somebody_holds_the_writer_lock(
     assert told(workspace) == [("owner", ("a.md",))]
 
 
-def test_what_a_command_wrote_is_the_commands(
+def test_changes_of_a_command_are_not_committed_as_manual_edits(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     watched.quiet()
@@ -222,7 +222,7 @@ def test_what_a_command_wrote_is_the_commands(
     assert watched.news == []
 
 
-def test_what_others_write_through_the_workspace_is_not_asked_about_twice(
+def test_a_write_through_the_workspace_is_not_reported_as_a_manual_edit(
     watched: Watched, workspace: Workspace
 ) -> None:
     watched.quiet()
@@ -238,7 +238,7 @@ def test_what_others_write_through_the_workspace_is_not_asked_about_twice(
 # --- events that never come -------------------------------------------------------------------------
 
 
-def test_what_was_edited_before_the_start_is_found_by_the_first_scan(
+def test_a_manual_edit_before_the_start_is_found_by_the_first_scan(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     (root / "a.md").write_text("a")
@@ -246,7 +246,7 @@ def test_what_was_edited_before_the_start_is_found_by_the_first_scan(
     assert told(workspace) == [("owner", ("a.md",))]
 
 
-def test_what_nobody_was_told_of_is_found_by_the_next_scan(
+def test_a_manual_edit_without_a_notification_is_found_by_the_next_scan(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     watched.quiet()
@@ -258,7 +258,7 @@ def test_what_nobody_was_told_of_is_found_by_the_next_scan(
     assert told(workspace) == [("owner", ("a.md",))]
 
 
-def test_a_workspace_made_meanwhile_is_watched_too(
+def test_a_workspace_created_after_the_start_is_watched(
     watched: Watched, open_workspaces: Callable[[], Workspaces], home: Home
 ) -> None:
     watched.quiet()
@@ -271,7 +271,7 @@ def test_a_workspace_made_meanwhile_is_watched_too(
     assert told(private) == [("owner", ("a.md",))]
 
 
-def test_a_deleted_workspace_is_forgotten(
+def test_a_deleted_workspace_is_no_longer_watched(
     watched: Watched, workspace: Workspace, open_workspaces: Callable[[], Workspaces], root: Path
 ) -> None:
     watched.quiet()
@@ -283,7 +283,7 @@ def test_a_deleted_workspace_is_forgotten(
     assert watched.news == []
 
 
-def test_with_lost_events_and_busy_writers_everything_is_there_in_the_end(
+def test_the_history_matches_the_tree_despite_lost_notifications_and_busy_writers(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     """Random saves, deletions and API writes, of which half are never marked: after one scan the
@@ -318,7 +318,7 @@ def test_with_lost_events_and_busy_writers_everything_is_there_in_the_end(
     assert {author for author, _ in told(workspace)} == {"owner", "caller"}
 
 
-def test_a_flood_that_the_kernel_drops_events_of_hides_no_edit(tmp_path: Path) -> None:
+def test_an_overflow_of_the_notification_queue_hides_no_manual_edit(tmp_path: Path) -> None:
     """The watcher is stopped, the queue overflows with one workspace's events, and the event of
     another one's edit is lost. Its own scan is a day away: only the overflow can make it look."""
     limit = Path("/proc/sys/fs/inotify/max_queued_events")
@@ -373,7 +373,7 @@ def watching(home: str) -> None:
 # --- a system that does not let us watch --------------------------------------------------------------
 
 
-def test_without_notifications_it_says_so_once_and_looks_every_minute(
+def test_without_notifications_the_watch_reports_a_failure_once_and_scans_periodically(
     watched: Watched, workspace: Workspace, root: Path
 ) -> None:
     @contextmanager
@@ -407,7 +407,7 @@ except OSError as error:
 """
 
 
-def test_a_limit_that_is_reached_later_is_noticed(tmp_path: Path) -> None:
+def test_a_watch_limit_reached_later_is_reported(tmp_path: Path) -> None:
     (tmp_path / "trees/a").mkdir(parents=True)
     command = ["unshare", "-Ur", sys.executable, "-c", RUNNING_OUT, str(tmp_path / "trees")]
     probe = ["unshare", "-Ur", "sh", "-c", "echo 9 > /proc/sys/user/max_inotify_watches"]
@@ -423,7 +423,7 @@ def test_a_limit_that_is_reached_later_is_noticed(tmp_path: Path) -> None:
     assert ended.stdout == "inotify watch limit reached\n", ended.stderr
 
 
-def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
+def test_a_watch_failure_is_reported_once_and_edits_are_committed_after_recovery(
     home: Home, clock: ManualClock, workspace: Workspace, root: Path
 ) -> None:
     news: list[WatchEvent] = []
@@ -449,7 +449,7 @@ def test_a_failure_is_told_once_and_what_was_saved_is_settled_when_it_is_over(
     assert told(workspace) == [("owner", ("a.md",))]
 
 
-def test_a_directory_that_watchdog_hears_of_twice_is_nothing_to_tell_anybody() -> None:
+def test_a_duplicate_callback_warning_of_watchdog_is_suppressed() -> None:
     text = "Callback with id '1' already exists for watch x. It will be Overwritten."
     program = (
         f"import warnings, workspaces.workspace.watch; warnings.warn({text!r}, RuntimeWarning)"

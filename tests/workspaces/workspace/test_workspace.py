@@ -26,7 +26,7 @@ def authors(workspace: Workspace) -> list[str]:
     return [revision.author for revision in workspace.log()]
 
 
-def test_what_was_written_is_a_plain_file_and_a_revision(workspace: Workspace, root: Path) -> None:
+def test_a_write_creates_a_plain_file_and_a_revision(workspace: Workspace, root: Path) -> None:
     written = workspace.write("notes/a.md", "hello\n", by=CALLER)
     assert (root / "notes/a.md").read_text() == "hello\n"
     assert written.version == version_of(b"hello\n")
@@ -35,7 +35,7 @@ def test_what_was_written_is_a_plain_file_and_a_revision(workspace: Workspace, r
     assert authors(workspace) == ["caller"]
 
 
-def test_a_view_of_a_revision_shows_what_was(workspace: Workspace) -> None:
+def test_a_view_of_a_revision_shows_the_files_of_that_revision(workspace: Workspace) -> None:
     first = workspace.write("MEMORY.md", "one", by=CALLER).revision
     workspace.write("MEMORY.md", "two", by=CALLER)
     assert first is not None
@@ -45,13 +45,13 @@ def test_a_view_of_a_revision_shows_what_was(workspace: Workspace) -> None:
         workspace.read("other.md", view=first)
 
 
-def test_writing_the_same_bytes_makes_no_revision(workspace: Workspace) -> None:
+def test_writing_the_same_bytes_creates_no_revision(workspace: Workspace) -> None:
     workspace.write("MEMORY.md", "same", by=CALLER)
     assert workspace.write("MEMORY.md", "same", by=AGENT).revision is None
     assert len(workspace.log()) == 1
 
 
-def test_a_stale_version_changes_nothing(workspace: Workspace) -> None:
+def test_a_write_or_delete_with_a_stale_version_changes_nothing(workspace: Workspace) -> None:
     stale = workspace.write("MEMORY.md", "one", by=CALLER).version
     workspace.write("MEMORY.md", "two", by=CALLER)
     assert stale is not None
@@ -76,7 +76,7 @@ def test_a_deleted_file_is_still_in_the_history(workspace: Workspace, root: Path
         workspace.delete("notes/a.md", by=CALLER)
 
 
-def test_an_edit_by_hand_becomes_a_revision_of_the_person_before_the_next_write(
+def test_a_manual_edit_becomes_a_revision_of_the_person_before_the_next_write(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "one\n", by=AGENT)
@@ -88,9 +88,7 @@ def test_an_edit_by_hand_becomes_a_revision_of_the_person_before_the_next_write(
     assert workspace.read("MEMORY.md", view=edit.id).text == "one\nby hand\n"
 
 
-def test_a_condition_is_judged_on_what_a_person_left_there(
-    workspace: Workspace, root: Path
-) -> None:
+def test_a_precondition_is_checked_against_a_manual_edit(workspace: Workspace, root: Path) -> None:
     version = workspace.write("MEMORY.md", "one", by=AGENT).version
     assert version is not None
     (root / "MEMORY.md").write_text("by hand")
@@ -100,7 +98,7 @@ def test_a_condition_is_judged_on_what_a_person_left_there(
     assert (root / "MEMORY.md").read_text() == "by hand"
 
 
-def test_settling_finds_what_was_made_changed_and_removed_by_hand(
+def test_commit_edits_finds_files_created_changed_and_removed_by_hand(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("keep.md", "keep", by=CALLER)
@@ -117,7 +115,7 @@ def test_settling_finds_what_was_made_changed_and_removed_by_hand(
     assert workspace.commit_edits() == tip
 
 
-def test_a_name_that_cannot_be_kept_is_listed_and_left_alone(
+def test_files_that_cannot_be_tracked_are_listed_as_problems_and_left_alone(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "x", by=CALLER)
@@ -140,7 +138,7 @@ def test_a_name_that_cannot_be_kept_is_listed_and_left_alone(
 
 
 @pytest.mark.parametrize("path", ["memory.md", "NOTES/b.md"])
-def test_a_twin_of_an_existing_name_is_refused(workspace: Workspace, path: str) -> None:
+def test_a_case_twin_of_an_existing_name_is_refused(workspace: Workspace, path: str) -> None:
     workspace.write("MEMORY.md", "x", by=CALLER)
     workspace.write("notes/a.md", "x", by=CALLER)
     with pytest.raises(AlreadyExists):
@@ -200,12 +198,14 @@ def test_a_crash_between_file_and_revision_is_attributed_to_the_writer(
     assert by_author["owner"].paths == ("TASKS.md",)
 
 
-def test_a_half_written_intent_is_taken_for_none(workspace: Workspace, home: Home) -> None:
+def test_a_half_written_intent_is_ignored(workspace: Workspace, home: Home) -> None:
     home.lock(workspace.namespace).write_text('{"who": "x", "pid"')
     assert workspace.write("MEMORY.md", "x", by=CALLER).revision is not None
 
 
-def test_whoever_waits_too_long_is_told_for_whom(workspace: Workspace, home: Home) -> None:
+def test_a_timeout_for_the_writer_lock_names_the_lock_holder(
+    workspace: Workspace, home: Home
+) -> None:
     lock = WriterLock(home.lock(workspace.namespace))
     with lock.hold("a long command"), pytest.raises(WorkspaceBusy) as caught:  # noqa: SIM117
         with lock.hold("me", wait_s=0.05):
@@ -264,7 +264,7 @@ def test_a_quota_past_its_maximum_is_refused(
 
 
 @pytest.mark.parametrize("field", ["bytes", "files"])
-def test_a_quota_that_was_stored_before_it_had_a_maximum_stays_as_it_is(
+def test_a_stored_quota_above_the_maximum_remains_valid(
     home: Home, clock: ManualClock, field: str
 ) -> None:
     records = MemoryRecords(clock)

@@ -1,4 +1,4 @@
-"""Histories that travel: as bundles, into another history."""
+"""Sending a history as bundles and receiving the bundles into another history."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def received(to: History, source: History, known: list[RevisionId], **differing:
     to.follow(tip, {WorkspacePath(path): data for path, data in differing.items()}, SYNC)  # type: ignore[misc]
 
 
-def test_a_history_arrives_as_it_was_made(ours: History, theirs: History) -> None:
+def test_a_history_received_from_bundles_equals_the_original(
+    ours: History, theirs: History
+) -> None:
     for number in range(5):
         theirs.record({MEMORY: b"%d\n" % number}, AGENT)
     received(ours, theirs, [])
@@ -76,7 +78,7 @@ def test_a_history_arrives_as_it_was_made(ours: History, theirs: History) -> Non
     assert fsck(ours) == ""
 
 
-def test_a_bundle_holds_only_what_the_other_lacks(theirs: History) -> None:
+def test_a_bundle_holds_only_objects_missing_on_the_other_side(theirs: History) -> None:
     data = random.Random(1).randbytes(100_000)
     first = theirs.record({NOTE: data}, AGENT)
     second = theirs.record({MEMORY: b"small\n"}, AGENT)
@@ -85,7 +87,7 @@ def test_a_bundle_holds_only_what_the_other_lacks(theirs: History) -> None:
     assert len(whole) > 100_000 > 2_000 > len(rest)
 
 
-def test_any_git_can_read_one(theirs: History, tmp_path: Path) -> None:
+def test_any_git_client_can_read_a_bundle(theirs: History, tmp_path: Path) -> None:
     theirs.record({MEMORY: b"one\n"}, AGENT)
     tip = theirs.record({MEMORY: b"two\n"}, AGENT)
     ((_, data),) = theirs.bundles(tip, [])
@@ -99,7 +101,7 @@ def test_any_git_can_read_one(theirs: History, tmp_path: Path) -> None:
     assert (tmp_path / "clone" / MEMORY).read_bytes() == b"two\n"
 
 
-def test_a_history_too_large_for_one_travels_in_several(ours: History, theirs: History) -> None:
+def test_a_history_too_large_for_a_single_bundle_is_split(ours: History, theirs: History) -> None:
     randomly = random.Random(1)
     for number in range(9):
         theirs.record({WorkspacePath(f"{number}.bin"): randomly.randbytes(10_000)}, AGENT)
@@ -118,7 +120,7 @@ def test_a_history_too_large_for_one_travels_in_several(ours: History, theirs: H
         list(theirs.bundles(tip, [], bytes_max=5_000))
 
 
-def test_many_objects_stay_in_their_pack(ours: History, theirs: History) -> None:
+def test_many_received_objects_stay_in_their_pack(ours: History, theirs: History) -> None:
     for number in range(60):
         theirs.record({MEMORY: b"%d\n" % number}, AGENT)
     received(ours, theirs, [])
@@ -130,7 +132,7 @@ def test_many_objects_stay_in_their_pack(ours: History, theirs: History) -> None
     assert ours.read(ours.tree(ours.tip())[MEMORY]) == b"59\n"
 
 
-def test_two_lines_of_history_meet_in_the_same_revision_on_every_machine(
+def test_two_diverged_histories_get_the_same_merge_revision_on_every_machine(
     ours: History, theirs: History, tmp_path: Path
 ) -> None:
     base = theirs.record({MEMORY: b"base\n"}, AGENT)
@@ -158,7 +160,9 @@ def test_two_lines_of_history_meet_in_the_same_revision_on_every_machine(
     assert fsck(ours) == fsck(theirs) == ""
 
 
-def test_what_differs_from_theirs_is_a_revision_on_top(ours: History, theirs: History) -> None:
+def test_files_that_differ_from_a_received_history_become_a_revision_on_top(
+    ours: History, theirs: History
+) -> None:
     yours = theirs.record({MEMORY: b"yours\n"}, AGENT)
     received(ours, theirs, [], **{NOTE: b"more\n"})
     (top, below) = ours.log()
@@ -166,7 +170,7 @@ def test_what_differs_from_theirs_is_a_revision_on_top(ours: History, theirs: Hi
     assert (top.paths, top.trailers["Source"]) == ((NOTE,), "sync")
 
 
-def test_differences_name_what_two_revisions_do_not_share(ours: History) -> None:
+def test_differences_list_the_files_that_two_revisions_do_not_share(ours: History) -> None:
     first = ours.record({MEMORY: b"1\n", NOTE: b"n\n", WorkspacePath("x"): b"x\n"}, AGENT)
     second = ours.record(
         {MEMORY: b"2\n", WorkspacePath("x"): None, WorkspacePath("x/y"): b"y\n"}, AGENT
@@ -191,7 +195,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return commands
 
 
-def test_bundles_that_build_on_each_other_are_unpacked_as_one(
+def test_consecutive_bundles_are_unpacked_as_a_single_pack(
     ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = starts(monkeypatch)
@@ -227,7 +231,7 @@ def in_parts(source: History, revisions: int, parts: int) -> tuple[RevisionId, l
     return known[0], made
 
 
-def test_a_long_history_is_unpacked_in_pieces_and_git_walks_through_nothing_twice(
+def test_a_long_history_is_unpacked_in_pieces_with_a_pack_each(
     ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
@@ -247,7 +251,7 @@ def test_a_long_history_is_unpacked_in_pieces_and_git_walks_through_nothing_twic
 
 
 @pytest.mark.parametrize("bad", range(6))
-def test_of_a_long_history_none_comes_when_one_part_of_it_is_bad(
+def test_a_long_history_with_a_damaged_part_is_refused_as_a_whole(
     ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch, bad: int
 ) -> None:
     monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
@@ -261,9 +265,7 @@ def test_of_a_long_history_none_comes_when_one_part_of_it_is_bad(
     assert not list(ours._directory.glob("incoming-*"))
 
 
-def test_every_version_is_read_out_of_bundles_that_were_joined(
-    ours: History, theirs: History
-) -> None:
+def test_every_version_can_be_read_from_joined_bundles(ours: History, theirs: History) -> None:
     """A thin pack's deltas name what they build on, which is itself a delta in the pack before it."""
     paths = [WorkspacePath(f"notes/{number}.md") for number in range(3)]
     texts = {path: b"".join(b"%s %d\n" % (path.encode(), n) for n in range(200)) for path in paths}
@@ -292,7 +294,7 @@ def test_every_version_is_read_out_of_bundles_that_were_joined(
             }
 
 
-def test_an_object_that_is_in_two_bundles_comes_once(
+def test_an_object_in_two_bundles_is_received_once(
     ours: History, theirs: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file was put back to what it had been before the bundle in between."""
@@ -316,7 +318,9 @@ def test_an_object_that_is_in_two_bundles_comes_once(
     assert fsck(ours) == ""
 
 
-def test_of_several_bundles_none_comes_when_one_is_bad(ours: History, theirs: History) -> None:
+def test_several_bundles_with_a_damaged_bundle_are_refused_as_a_whole(
+    ours: History, theirs: History
+) -> None:
     first = theirs.record({MEMORY: b"1\n"}, AGENT)
     second = theirs.record({MEMORY: b"2\n"}, AGENT)
     ((_, good),) = theirs.bundles(first, [])
@@ -330,9 +334,7 @@ def test_of_several_bundles_none_comes_when_one_is_bad(ours: History, theirs: Hi
     assert not ours.has(first)
 
 
-def test_what_nobody_looked_at_is_looked_at_before_it_is_admitted(
-    ours: History, theirs: History
-) -> None:
+def test_an_unchecked_bundle_is_checked_before_admission(ours: History, theirs: History) -> None:
     tip = theirs.record({MEMORY: b"1\n"}, AGENT)
     ((_, data),) = theirs.bundles(tip, [])
     with ours.quarantine() as quarantine, pytest.raises(Refused):
@@ -344,7 +346,7 @@ def test_what_nobody_looked_at_is_looked_at_before_it_is_admitted(
 # What strangers make.
 
 
-def test_a_bundle_without_the_one_before_it_is_not_taken(ours: History, theirs: History) -> None:
+def test_a_bundle_without_its_predecessor_is_refused(ours: History, theirs: History) -> None:
     first = theirs.record({MEMORY: b"1\n"}, AGENT)
     second = theirs.record({MEMORY: b"2\n"}, AGENT)
     ((_, data),) = theirs.bundles(second, [first])
@@ -353,9 +355,7 @@ def test_a_bundle_without_the_one_before_it_is_not_taken(ours: History, theirs: 
 
 
 @pytest.mark.parametrize("at", range(0, 100, 7))
-def test_a_bundle_that_was_cut_or_changed_is_refused(
-    ours: History, theirs: History, at: int
-) -> None:
+def test_a_truncated_or_altered_bundle_is_refused(ours: History, theirs: History, at: int) -> None:
     tip = theirs.record({MEMORY: b"1\n", NOTE: b"n\n"}, AGENT)
     ((_, data),) = theirs.bundles(tip, [])
     place = len(data) * at // 100
@@ -380,12 +380,12 @@ def test_a_bundle_that_was_cut_or_changed_is_refused(
         + b"%s refs/heads/main\n\n" % (b"a" * 40),
     ],
 )
-def test_what_is_not_made_here_is_no_bundle(head: bytes) -> None:
+def test_a_malformed_bundle_header_is_refused(head: bytes) -> None:
     with pytest.raises(Refused):
         parse_bundle(head + b"PACK")
 
 
-def test_a_history_follows_nothing_that_is_not_whole(ours: History, theirs: History) -> None:
+def test_a_history_with_a_missing_object_is_not_received(ours: History, theirs: History) -> None:
     tip = theirs.record({MEMORY: b"1\n"}, AGENT)
     blob = theirs.tree(tip)[MEMORY]
     (theirs._directory / "objects" / blob[:2] / blob[2:]).unlink()
@@ -399,9 +399,7 @@ def test_a_history_follows_nothing_that_is_not_whole(ours: History, theirs: Hist
         ours.receive(quarantine, tip)
 
 
-def test_packing_while_something_waits_in_quarantine_loses_none_of_it(
-    ours: History, theirs: History
-) -> None:
+def test_packing_loses_no_object_that_waits_in_quarantine(ours: History, theirs: History) -> None:
     for number in range(80):
         first = ours.record({MEMORY: b"%d\n" % number}, AGENT)
     received(theirs, ours, [])
@@ -419,7 +417,9 @@ def test_packing_while_something_waits_in_quarantine_loses_none_of_it(
     assert fsck(ours) == ""
 
 
-def test_what_packing_threw_away_is_not_leant_on(ours: History, theirs: History) -> None:
+def test_a_bundle_that_builds_on_objects_removed_by_packing_is_refused(
+    ours: History, theirs: History
+) -> None:
     """An interrupted writer's pack: a bundle counts on it, and then nothing is followed but fetched anew."""
     ours.record({MEMORY: b"ours\n"}, AGENT)
     first = theirs.record({WorkspacePath(f"{n}.md"): b"%d\n" % n for n in range(80)}, AGENT)
@@ -446,7 +446,7 @@ def test_what_packing_threw_away_is_not_leant_on(ours: History, theirs: History)
     assert fsck(ours) == ""
 
 
-def test_what_leans_on_something_broken_that_lies_about_here_is_not_followed(
+def test_a_bundle_that_builds_on_an_incomplete_local_tree_is_refused(
     ours: History, tmp_path: Path
 ) -> None:
     """A bundle that says it builds on nothing, and has a tree only because that lies here, which lacks a

@@ -1,4 +1,4 @@
-"""The short way to a commit's tree and stamp reads what parsing the whole commit reads."""
+"""The short parse of a commit for its tree and stamp equals the full parse."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ LINES = st.lists(
 @example(["subject", "", AT, "Source: turn"], "\n", "")
 @example(["subject", "", AT, "Agent: x\x0bAt: y"], "\n", "")
 @example(["subject", "", AT, "At: yesterday"], "\n", "")
-def test_whatever_it_says(lines: list[str], end: str, more: str) -> None:
+def test_the_short_parse_of_any_commit_equals_the_full_parse(
+    lines: list[str], end: str, more: str
+) -> None:
     data = (HEAD + more + "\n" + "\n".join(lines) + end).encode()
     commit = parse_commit(REVISION, data)
     assert parse_tree_and_stamp(REVISION, data) == (commit.tree, commit.at)
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.lists(st.just(REVISION), max_size=3))
-def test_of_revisions_that_are_made_here(name: str, told: str, parents: list[RevisionId]) -> None:
+def test_the_short_parse_reads_the_tree_and_stamp_of_a_recorded_revision(
+    name: str, told: str, parents: list[RevisionId]
+) -> None:
     author, at = Author(name, "id", "turn", {"Agent": told}), Stamp(AT.removeprefix("At: "))
     before = [parse_commit(parent, HEAD.encode()) for parent in parents]
     data = commit_bytes(ObjectId(ID), before, author, at, message([], author, at))

@@ -46,7 +46,7 @@ def files(count: int, salt: str = "") -> dict[WorkspacePath, bytes | None]:
     }
 
 
-def test_many_files_are_one_pack_that_git_and_a_stranger_read(
+def test_many_files_are_written_as_a_single_pack_that_git_can_read(
     history: History, directory: Path
 ) -> None:
     planted = files(PACKED_FROM)
@@ -59,12 +59,12 @@ def test_many_files_are_one_pack_that_git_and_a_stranger_read(
         assert {path: reader.read(found) for path, found in tree.items()} == planted
 
 
-def test_few_files_stay_loose(history: History, directory: Path) -> None:
+def test_few_files_are_written_as_loose_objects(history: History, directory: Path) -> None:
     history.record(files(3), AGENT)
     assert packs(directory) == [] and loose(directory)
 
 
-def test_what_is_there_already_is_not_packed_again(history: History, directory: Path) -> None:
+def test_existing_objects_are_not_packed_again(history: History, directory: Path) -> None:
     history.record(files(10), AGENT)
     before = len(loose(directory))
     history.record(files(PACKED_FROM * 2), AGENT)
@@ -74,7 +74,7 @@ def test_what_is_there_already_is_not_packed_again(history: History, directory: 
     assert git(directory, "fsck", "--strict", "--full") == ""
 
 
-def test_revisions_go_on_upon_a_pack_and_packing_makes_one_of_all(
+def test_packing_joins_all_packs_and_loose_objects_into_a_single_pack(
     history: History, directory: Path
 ) -> None:
     for salt in ("a", "b", "c"):
@@ -89,7 +89,7 @@ def test_revisions_go_on_upon_a_pack_and_packing_makes_one_of_all(
     assert git(directory, "fsck", "--strict", "--full") == ""
 
 
-def test_objects_of_every_size_and_name_are_found_again(directory: Path) -> None:
+def test_objects_of_every_size_and_id_are_read_back_from_a_pack(directory: Path) -> None:
     """Sizes around each length of the size's own encoding; names from the first byte to the last."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -106,7 +106,7 @@ def test_objects_of_every_size_and_name_are_found_again(directory: Path) -> None
     assert all(objects.read(name) == one.data for name, one in held.items())
 
 
-def test_what_may_not_fit_is_written_otherwise() -> None:
+def test_objects_too_large_for_a_pack_are_detected() -> None:
     class Endless(bytes):
         def __len__(self) -> int:
             return BYTES_MAX

@@ -1,4 +1,4 @@
-"""The git program, which is told and read while it prints."""
+"""Running the git program: sessions, failures, timeouts, and the environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_program(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(program, "_command", command)
 
 
-def test_what_git_is_told_comes_back_as_with_a_run_that_is_waited_for() -> None:
+def test_a_git_session_returns_the_same_output_as_a_plain_run() -> None:
     asked = ("hash-object", "--stdin-paths")
     stdin = f"{__file__}\n".encode() * 1000
     with open_git_session(*asked) as git:
@@ -36,7 +36,9 @@ def test_what_git_is_told_comes_back_as_with_a_run_that_is_waited_for() -> None:
     assert read.count(b"\n") == 1000
 
 
-def test_what_it_prints_can_be_read_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_git_session_can_be_read_before_git_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_program(monkeypatch, "echo first; read line; echo $line; exec sleep 60")
     begun = time.monotonic()
     with (
@@ -51,7 +53,7 @@ def test_what_it_prints_can_be_read_before_it_ends(monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - begun < 30, "nobody waits for what nobody reads"
 
 
-def test_a_failure_is_told_after_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_failure_is_raised_after_its_output_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     a_program(monkeypatch, "echo half; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
@@ -60,7 +62,7 @@ def test_a_failure_is_told_after_what_was_printed(monkeypatch: pytest.MonkeyPatc
         assert git.stdout.read() == b"half\n"
 
 
-def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_git_session_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.1)
     a_program(monkeypatch, "exec sleep 60")
     begun = time.monotonic()
@@ -69,7 +71,7 @@ def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_one_that_hangs_is_ended_with_what_it_has_started(
+def test_a_hanging_git_run_is_ended_with_its_child_processes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(program, "GIT_SECONDS_MAX", 0.5)
@@ -89,7 +91,7 @@ def test_one_that_hangs_is_ended_with_what_it_has_started(
 
 
 @pytest.mark.parametrize("is_limited", [False, True])
-def test_git_gets_nothing_of_this_process_but_where_programs_are(
+def test_git_inherits_no_environment_variable_except_the_search_path(
     monkeypatch: pytest.MonkeyPatch, is_limited: bool
 ) -> None:
     monkeypatch.setenv("GIT_DIR", "/elsewhere")
@@ -102,7 +104,7 @@ def test_git_gets_nothing_of_this_process_but_where_programs_are(
     assert not names & {b"GIT_DIR", b"SECRET", b"PYTHONUNBUFFERED"}
 
 
-def test_what_is_too_long_for_the_system_is_not_a_missing_git() -> None:
+def test_an_argument_too_long_for_the_system_is_not_reported_as_a_missing_git() -> None:
     with pytest.raises(Unavailable, match="too long"):
         run_git("cat-file", "x" * 4_000_000)
 
@@ -114,7 +116,7 @@ def test_what_is_too_long_for_the_system_is_not_a_missing_git() -> None:
         "from harness.cli.app import main; main()",
     ],
 )
-def test_nothing_of_gitpython_is_loaded_before_a_pack_is_read(run: str, tmp_path: Path) -> None:
+def test_gitpython_is_not_loaded_before_a_pack_is_read(run: str, tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-c", run, "--help"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
@@ -124,7 +126,7 @@ def test_nothing_of_gitpython_is_loaded_before_a_pack_is_read(run: str, tmp_path
     assert not {name for name in loaded if name.partition(".")[0] in {"git", "gitdb"}}
 
 
-def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_git_is_reported_as_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with (
         pytest.raises(Unavailable, match="not installed"),
@@ -133,7 +135,9 @@ def test_a_machine_without_git_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
         git.stdout.read()
 
 
-def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_to_a_failed_git_session_raises_the_error_of_git(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_program(monkeypatch, "exec <&-; echo fatal: it rains >&2; exit 128")
     with (
         pytest.raises(Unavailable, match="git cat-file: fatal: it rains"),
@@ -142,7 +146,7 @@ def test_who_tells_a_dead_one_hears_what_it_died_of(monkeypatch: pytest.MonkeyPa
         git.stdin.write(bytes(4 * program.PIPE_BYTES))
 
 
-def test_one_that_ends_well_and_has_not_heard_all_has_failed(
+def test_a_git_session_that_ends_before_reading_all_input_has_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a_program(monkeypatch, "exec <&-; exit 0")
@@ -150,7 +154,7 @@ def test_one_that_ends_well_and_has_not_heard_all_has_failed(
         git.stdin.write(bytes(4 * program.PIPE_BYTES))
 
 
-def test_where_pipes_cannot_be_widened_they_are_used_as_they_are(
+def test_pipes_that_cannot_be_enlarged_are_used_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An unprivileged user may have few wide ones."""

@@ -1,4 +1,4 @@
-"""What someone who can write to the bucket may put into a bundle, and what none of it can do."""
+"""The quarantine of received bundles: hostile objects are refused, good objects are admitted."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def assert_refused(history: History, data: bytes, says: str = ".") -> None:
     assert content(history._directory) == before
 
 
-def test_what_is_good_is_admitted(history: History, stranger: Stranger) -> None:
+def test_a_good_bundle_is_admitted(history: History, stranger: Stranger) -> None:
     tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
     with history.quarantine() as quarantine:
         assert quarantine.take(stranger.bundle(tip)) == tip
@@ -103,7 +103,7 @@ def test_what_is_good_is_admitted(history: History, stranger: Stranger) -> None:
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000", "100755", "100600", "0100644"])
-def test_only_regular_files_are_let_in(history: History, stranger: Stranger, mode: str) -> None:
+def test_only_regular_files_are_admitted(history: History, stranger: Stranger, mode: str) -> None:
     """No link, no submodule, no program."""
     of = stranger.commit(stranger.tree()) if mode == "160000" else stranger.file
     tip = stranger.commit(stranger.tree((mode, b"a.md", of)))
@@ -134,7 +134,7 @@ def test_only_regular_files_are_let_in(history: History, stranger: Stranger, mod
     ],
 )
 @pytest.mark.parametrize("kind", ["file", "directory"])
-def test_only_names_of_a_workspace_are_let_in(
+def test_only_valid_workspace_names_are_admitted(
     history: History, stranger: Stranger, name: bytes, kind: str
 ) -> None:
     inner = stranger.tree(("100644", b"a.md", stranger.file))
@@ -143,14 +143,14 @@ def test_only_names_of_a_workspace_are_let_in(
 
 
 @pytest.mark.parametrize("name", [b"", b"a/b"])
-def test_a_name_that_is_several_or_none_is_refused(
+def test_a_tree_entry_name_that_is_empty_or_has_a_slash_is_refused(
     history: History, stranger: Stranger, name: bytes
 ) -> None:
     tree = stranger.tree(("100644", name, stranger.file))
     assert_refused(history, stranger.bundle(stranger.commit(tree), tree, stranger.file))
 
 
-def test_names_in_the_wrong_order_or_twice_are_refused(
+def test_tree_entries_out_of_order_or_duplicated_are_refused(
     history: History, stranger: Stranger
 ) -> None:
     one = b"100644 a.md\0" + bytes.fromhex(stranger.file)
@@ -160,7 +160,7 @@ def test_names_in_the_wrong_order_or_twice_are_refused(
         assert_refused(history, stranger.bundle(stranger.commit(tree)))
 
 
-def test_a_bad_tree_as_long_as_a_good_one_is_refused(history: History, stranger: Stranger) -> None:
+def test_a_bad_tree_as_long_as_a_good_tree_is_refused(history: History, stranger: Stranger) -> None:
     """A tree that differs from another in nothing but ids is not taken apart."""
     good = stranger.tree(("100644", b"a.md", stranger.file))
     for mode, name in (("120000", b"a.md"), ("100644", b"a:md"), ("100755", b"a.md")):
@@ -193,7 +193,7 @@ def test_a_path_that_is_too_deep_or_too_long_is_refused(
     assert_refused(history, stranger.bundle(stranger.commit(both)), "parts")
 
 
-def test_what_a_path_has_in_several_pieces_is_counted_together(
+def test_path_limits_count_directories_across_all_pieces(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
@@ -220,7 +220,7 @@ def test_what_a_path_has_in_several_pieces_is_counted_together(
                     quarantine.check()
 
 
-def test_a_tree_that_spells_out_more_files_than_there_are_atoms_is_refused(
+def test_a_tree_that_expands_to_too_many_files_is_refused(
     history: History, stranger: Stranger
 ) -> None:
     tree = stranger.tree(("100644", b"a.md", stranger.file))
@@ -231,7 +231,7 @@ def test_a_tree_that_spells_out_more_files_than_there_are_atoms_is_refused(
     assert_refused(history, data, "files of a revision")
 
 
-def test_an_object_that_unpacks_to_too_much_is_refused(
+def test_an_object_that_unpacks_over_the_size_limit_is_refused(
     history: History, stranger: Stranger
 ) -> None:
     large = stranger.git("hash-object", "-w", "--stdin", told=bytes(200 * 2**20))
@@ -240,7 +240,7 @@ def test_an_object_that_unpacks_to_too_much_is_refused(
     assert_refused(history, data, "size of a blob")
 
 
-def test_memory_is_limited_where_strangers_are_unpacked(
+def test_memory_is_limited_while_a_bundle_is_unpacked(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tree is read whole by git itself, however large it is."""
@@ -263,9 +263,7 @@ def test_memory_is_limited_where_strangers_are_unpacked(
         "At: ٢٠٢٦-01-01T00:00:00.000001Z",
     ],
 )
-def test_a_stamp_that_cannot_be_reckoned_with_is_refused(
-    history: History, stranger: Stranger, told: str
-) -> None:
+def test_an_invalid_stamp_is_refused(history: History, stranger: Stranger, told: str) -> None:
     tip = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)), told)
     assert_refused(history, stranger.bundle(tip), "stamp")
 
@@ -279,21 +277,19 @@ def test_a_stamp_that_cannot_be_reckoned_with_is_refused(
         "author x <x@y> 99999999999999999999 +0000\ncommitter x <x@y> 1 +0000",
     ],
 )
-def test_a_revision_that_git_would_not_make_is_refused(
-    history: History, stranger: Stranger, head: str
-) -> None:
+def test_a_malformed_revision_is_refused(history: History, stranger: Stranger, head: str) -> None:
     good = stranger.tree(("100644", b"a.md", stranger.file))
     tip = stranger.commit(good, head=head)
     assert_refused(history, stranger.bundle(tip, good, stranger.file))
 
 
-def test_a_revision_of_endless_text_is_refused(history: History, stranger: Stranger) -> None:
+def test_an_oversized_revision_message_is_refused(history: History, stranger: Stranger) -> None:
     good = stranger.tree(("100644", b"a.md", stranger.file))
     tip = stranger.commit(good, "x\n" * 100_000 + "\n" + GOOD)
     assert_refused(history, stranger.bundle(tip), "size of a commit")
 
 
-def test_a_tip_that_is_no_revision_is_refused(history: History, stranger: Stranger) -> None:
+def test_a_bundle_tip_that_is_no_revision_is_refused(history: History, stranger: Stranger) -> None:
     tree = stranger.tree(("100644", b"a.md", stranger.file))
     tip = stranger.commit(tree)
     data = f"object {tip}\ntype commit\ntag v\ntagger x <x@y> 1 +0000\n\nx\n".encode()
@@ -303,7 +299,7 @@ def test_a_tip_that_is_no_revision_is_refused(history: History, stranger: Strang
     assert_refused(history, stranger.bundle(tag, named=tip))
 
 
-def test_a_bundle_of_more_objects_than_any_history_has_is_refused(
+def test_a_bundle_with_too_many_objects_is_refused(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "OBJECTS_MAX", 2)
@@ -311,7 +307,7 @@ def test_a_bundle_of_more_objects_than_any_history_has_is_refused(
     assert_refused(history, stranger.bundle(tip), "objects of a bundle")
 
 
-def test_objects_are_counted_over_all_pieces(
+def test_the_object_limit_counts_all_pieces_together(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
@@ -330,7 +326,7 @@ def test_objects_are_counted_over_all_pieces(
                 quarantine.check()
 
 
-def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
+def test_an_object_that_differs_from_its_listing_is_not_checked(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that rots between two looks."""
@@ -348,7 +344,7 @@ def test_what_git_does_not_print_as_it_listed_it_is_not_looked_at(
             quarantine.check()
 
 
-def test_what_a_killed_process_leaves_goes_with_the_next_packing(history: History) -> None:
+def test_an_old_quarantine_of_a_killed_process_is_removed_by_packing(history: History) -> None:
     left = history.quarantine()
     history.pack()
     assert left._directory.exists(), "it may still be at work"
@@ -360,7 +356,9 @@ def test_what_a_killed_process_leaves_goes_with_the_next_packing(history: Histor
 # Read before it is admitted.
 
 
-def test_files_are_read_wherever_their_objects_lie(history: History, stranger: Stranger) -> None:
+def test_quarantined_files_are_read_from_all_pieces_and_the_local_history(
+    history: History, stranger: Stranger
+) -> None:
     """In the pieces that came, and here."""
     here = subprocess.run(
         ["git", f"--git-dir={stranger.directory}", "hash-object", "-w", "--stdin"],
@@ -392,7 +390,7 @@ def test_files_are_read_wherever_their_objects_lie(history: History, stranger: S
         assert dict(quarantine.files(RevisionId(first), set())) == {}
 
 
-def test_no_more_is_read_than_can_be_held(
+def test_reading_quarantined_files_stops_at_the_memory_limit(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_view, "READ_BYTES_MAX", 1000)
@@ -405,7 +403,9 @@ def test_no_more_is_read_than_can_be_held(
         assert [path for path, _ in quarantine.files(RevisionId(tip), wanted)] == ["a.md"]
 
 
-def test_what_is_damaged_here_is_left_out(history: History, stranger: Stranger) -> None:
+def test_a_quarantined_file_with_a_damaged_local_object_is_left_out(
+    history: History, stranger: Stranger
+) -> None:
     """A pack brings a directory of ours under another name, and one of its files is not whole any more."""
     ours = history.record({WorkspacePath("notes/a.md"): b"damaged\n", B: b"whole\n"}, AGENT)
     git = [

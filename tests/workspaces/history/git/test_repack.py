@@ -43,7 +43,7 @@ def loose(directory: Path) -> list[Path]:
     return list(directory.glob("objects/[0-9a-f][0-9a-f]/*"))
 
 
-def test_packing_changes_nothing_that_anyone_reads(history: History, directory: Path) -> None:
+def test_packing_changes_nothing_that_readers_see(history: History, directory: Path) -> None:
     revisions = [
         history.record({MEMORY: b"%d\n" % n, WorkspacePath(f"n/{n % 7}.md"): b"x%d" % n}, AGENT)
         for n in range(40)
@@ -71,7 +71,7 @@ def test_an_empty_history_can_be_packed(history: History) -> None:
     assert history.tree(history.tip())
 
 
-def test_readers_never_miss_an_object_while_it_is_packed(history: History, directory: Path) -> None:
+def test_readers_never_miss_an_object_during_packing(history: History, directory: Path) -> None:
     revisions = [history.record({MEMORY: b"%d\n" % n * 50}, AGENT) for n in range(60)]
     failures: list[BaseException] = []
     done = threading.Event()
@@ -101,7 +101,9 @@ def test_readers_never_miss_an_object_while_it_is_packed(history: History, direc
     assert fsck(directory) == ""
 
 
-def test_what_no_revision_reaches_is_kept_for_a_day(history: History, directory: Path) -> None:
+def test_packing_removes_unreachable_objects_only_after_a_day(
+    history: History, directory: Path
+) -> None:
     history.record({MEMORY: b"1"}, AGENT)
     batch = history._objects.batch()
     young, old = batch.blob(b"young"), batch.blob(b"old")
@@ -114,7 +116,7 @@ def test_what_no_revision_reaches_is_kept_for_a_day(history: History, directory:
         history.read(old)
 
 
-def test_a_workspace_says_when_it_wants_tidying(
+def test_a_workspace_needs_packing_after_many_loose_objects(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not workspace.needs_packing
@@ -128,7 +130,7 @@ def test_a_workspace_says_when_it_wants_tidying(
     assert workspace.write("MEMORY.md", "and on\n", by=CALLER).revision == workspace.tip()
 
 
-def test_a_damaged_object_is_named_and_not_a_bug(history: History, directory: Path) -> None:
+def test_a_damaged_object_is_named_in_the_error(history: History, directory: Path) -> None:
     history.record({MEMORY: b"1"}, AGENT)
     found = history.find(history.tip(), MEMORY)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What is known of a tree without taking it apart is what one finds who does."""
+"""The cached check of a git tree equals the full check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tree(entries: list[tuple[str, str]], ids: list[bytes]) -> bytes:
 
 
 @given(st.lists(st.tuples(ENTRIES, st.lists(IDS, min_size=4, max_size=4)), max_size=30))
-def test_trees_that_come_after_others_look_as_if_each_were_the_first(
+def test_the_check_of_a_tree_does_not_depend_on_trees_checked_before(
     trees: list[tuple[list[tuple[str, str]], list[bytes]]],
 ) -> None:
     known = TreeChecker()
@@ -36,13 +36,13 @@ def test_trees_that_come_after_others_look_as_if_each_were_the_first(
         assert list(told.below(data)) == below
 
 
-def test_ids_that_look_like_entries_are_ids() -> None:
+def test_object_ids_that_look_like_tree_entries_are_accepted() -> None:
     known, odd = TreeChecker(), b"100644 b.md\x00" + b"\0" * 8
     for one in (bytes(20), odd, b"120000 evil\x00" + b"1" * 8):
         assert known.check(b"100644 a.md\0" + one) == ((1, 1, 4), ())
 
 
-def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
+def test_a_bad_tree_as_long_as_a_known_tree_is_refused() -> None:
     known, one = TreeChecker(), bytes(20)
     known.check(b"100644 a.md\0" + one)
     for bad in (b"120000 a.md\0", b"100644 a:md\0", b"100644 .git\0", b"160000 a.md\0"):
@@ -50,7 +50,7 @@ def test_a_tree_of_the_same_length_is_not_taken_for_one_that_is_known() -> None:
             known.check(bad + one)
 
 
-def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_checked_trees_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree_check, "KEPT_MAX", 3)
     known = TreeChecker()
     for number in range(1, 20):
@@ -61,6 +61,6 @@ def test_not_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
     assert len(large) not in known._cache
 
 
-def test_what_is_no_tree_is_refused_at_its_first_byte() -> None:
+def test_a_malformed_tree_is_refused_at_its_first_byte() -> None:
     with pytest.raises(Refused, match="is an invalid tree"):
         TreeChecker().check(b"0" * 100_000)

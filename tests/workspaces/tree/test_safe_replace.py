@@ -1,4 +1,4 @@
-"""What a person saves in the moment in which a program writes, or sync brings what others have made."""
+"""Safe replace: a save by a person while a program or sync replaces the same file."""
 
 from __future__ import annotations
 
@@ -49,17 +49,21 @@ def overtake(
     return overtake
 
 
-def test_is_merged_with_it(overtake: Callable[..., None], a: Replica) -> None:
+def test_a_concurrent_save_is_merged_with_the_replacement(
+    overtake: Callable[..., None], a: Replica
+) -> None:
     overtake(MEMORY, "one\n", "one\ntold\n", before="first\none\n")
     assert a.texts() == {MEMORY: "first\none\ntold\n"}
 
 
-def test_is_nothing_new_where_it_is_the_same(overtake: Callable[..., None], a: Replica) -> None:
+def test_a_concurrent_save_of_the_same_bytes_changes_nothing(
+    overtake: Callable[..., None], a: Replica
+) -> None:
     overtake(MEMORY, "one\n", "one\ntold\n", before="one\ntold\n")
     assert a.texts() == {MEMORY: "one\ntold\n"}
 
 
-def test_is_appended_where_a_shell_has_appended_it_though_the_lines_are_the_same(
+def test_equal_lines_appended_before_and_after_the_exchange_are_both_preserved(
     overtake: Callable[..., None], a: Replica
 ) -> None:
     """Before the exchange, and again to what has come in."""
@@ -67,7 +71,7 @@ def test_is_appended_where_a_shell_has_appended_it_though_the_lines_are_the_same
     assert a.texts() == {MEMORY: "1\nx\nx\nx\nx\n"}
 
 
-def test_is_appended_where_a_shell_appends_the_same_while_it_is_given_back(
+def test_equal_lines_appended_while_a_displaced_save_is_merged_are_both_preserved(
     overtake: Callable[..., None], a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def again() -> None:
@@ -77,7 +81,7 @@ def test_is_appended_where_a_shell_appends_the_same_while_it_is_given_back(
     assert a.texts() == {MEMORY: "1\nx\nx\n"}
 
 
-def test_is_appended_where_a_shell_writes_the_same_to_what_came_out_as_it_was_given_back(
+def test_a_late_write_of_an_equal_line_to_the_displaced_file_is_appended(
     overtake: Callable[..., None], a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shells: list[TextIO] = []
@@ -106,14 +110,14 @@ def test_is_appended_where_a_shell_writes_the_same_to_what_came_out_as_it_was_gi
         ("a\nb\n", "a\nB\n", "A\nb\n"),
     ],
 )
-def test_counts_once_where_it_is_saved_before_and_after(
+def test_a_save_repeated_before_and_after_the_exchange_counts_once(
     overtake: Callable[..., None], a: Replica, base: str, comes_in: str, saved: str
 ) -> None:
     overtake(MEMORY, base, comes_in, before=saved, after=saved)
     assert a.texts() == {MEMORY: saved}
 
 
-def test_is_merged_below_what_a_shell_has_appended_to_what_came_in(
+def test_a_concurrent_save_is_merged_with_a_shell_append_to_the_new_file(
     overtake: Callable[..., None], a: Replica
 ) -> None:
     overtake(
@@ -126,7 +130,9 @@ def test_is_merged_below_what_a_shell_has_appended_to_what_came_in(
     assert a.texts() == {MEMORY: "1\n-\nMINE\n-\nx\nx\n"}
 
 
-def test_of_an_empty_file_is_no_append(overtake: Callable[..., None], a: Replica) -> None:
+def test_a_concurrent_save_over_an_empty_file_is_merged_and_not_appended(
+    overtake: Callable[..., None], a: Replica
+) -> None:
     overtake(MEMORY, "", MOOD.format("glad"), before="---\nmood: mine\n---\nby hand\n")
     text = a.texts()[MEMORY]
     assert text.startswith("---\nmood: mine\n---\n")
@@ -140,7 +146,7 @@ def test_of_an_empty_file_is_no_append(overtake: Callable[..., None], a: Replica
         (DECISION, "seen\n", "seen\ntold\n", "seen\nby hand\n"),
     ],
 )
-def test_stands_beside_it_where_the_two_cannot_be_merged(
+def test_a_concurrent_save_that_cannot_be_merged_becomes_a_conflict_copy(
     overtake: Callable[..., None], a: Replica, path: str, base: str, comes_in: str, before: str
 ) -> None:
     overtake(path, base, comes_in, before=before)
@@ -149,7 +155,7 @@ def test_stands_beside_it_where_the_two_cannot_be_merged(
 
 
 @pytest.mark.parametrize("taken_by", ["a file", "a directory"])
-def test_has_another_name_where_that_beside_it_is_taken(
+def test_a_conflict_copy_gets_another_name_if_its_name_is_taken(
     overtake: Callable[..., None], a: Replica, taken_by: str
 ) -> None:
     second = conflict_path(WorkspacePath(DECISION), version_of(b"mine\n"))
@@ -158,7 +164,7 @@ def test_has_another_name_where_that_beside_it_is_taken(
     assert sorted(a.texts().values()) == ["mine\n", "told\n", "worked on\n"]
 
 
-def test_is_older_than_what_is_saved_right_after_it(
+def test_a_save_after_the_exchange_wins_over_the_displaced_save(
     overtake: Callable[..., None], a: Replica
 ) -> None:
     """Of what came in, or with the value that it had."""
@@ -169,7 +175,7 @@ def test_is_older_than_what_is_saved_right_after_it(
     assert a.texts() == {MEMORY: after}
 
 
-def test_is_older_than_what_is_saved_an_hour_after_a_death(
+def test_a_save_after_a_crash_wins_over_the_save_displaced_before_the_crash(
     a: Replica, machine: Callable[[str], Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(BaseException):
@@ -192,7 +198,7 @@ def test_is_older_than_what_is_saved_an_hour_after_a_death(
     assert again.texts() == {MEMORY: MOOD.format("an hour later") + "by hand\n"}
 
 
-def test_is_given_back_by_the_next_sync_where_the_disk_was_full(
+def test_a_save_displaced_while_the_disk_was_full_is_merged_by_the_next_sync(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the write has happened."""
@@ -224,7 +230,7 @@ def test_is_given_back_by_the_next_sync_where_the_disk_was_full(
         ("a\nb\nc\n", "a\nB\nc\n", None),
     ],
 )
-def test_does_not_come_back_where_it_was_what_came_in_and_the_disk_was_full(
+def test_a_displaced_save_equal_to_the_replacement_does_not_return_after_a_full_disk(
     a: Replica, monkeypatch: pytest.MonkeyPatch, base: str, comes_in: str, then: str | None
 ) -> None:
     def full(_data: bytes) -> None:
@@ -245,7 +251,7 @@ def test_does_not_come_back_where_it_was_what_came_in_and_the_disk_was_full(
     assert a.texts().get(MEMORY) == then
 
 
-def test_stands_beside_what_has_become_too_large(
+def test_a_displaced_save_becomes_a_conflict_copy_beside_a_file_over_the_size_limit(
     a: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a.put(MEMORY, "one\n")
@@ -264,7 +270,7 @@ def test_stands_beside_what_has_become_too_large(
     assert (a.root / second).read_text() == "one\nby hand\n"
 
 
-def test_is_not_read_through_another_name_of_a_file(
+def test_a_displaced_hard_link_is_put_back_unread_and_listed_as_a_problem(
     a: Replica, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A hard link goes back to where it was, and is a problem there."""

@@ -1,4 +1,4 @@
-"""Several processes on one history: nothing is lost, and nobody who reads sees half of anything."""
+"""Several processes commit to the same history while other processes read whole revisions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(root: str, number: int) -> None:
     origins.close()
 
 
-def test_no_commit_of_eight_processes_is_lost_while_others_read(tmp_path: Path) -> None:
+def test_no_commit_of_eight_processes_is_lost_during_concurrent_reads(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.prepare()
     History.create(home.history(NAMESPACE), SystemClock())

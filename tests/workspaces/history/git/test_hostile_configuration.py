@@ -1,4 +1,4 @@
-"""Whatever lies in the tree of a workspace, or in the environment of the process, starts no program.
+"""Git configuration and hooks in the tree or in the environment start no program.
 
 Each attack leaves a marker if it runs. All are planted at once; then everything that reads or writes
 a history is done, and there is no marker.
@@ -175,12 +175,14 @@ def everything(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("hostile_environment")
-def test_nothing_in_the_environment_is_executed(workspace: Workspace, marker: Path) -> None:
+def test_no_program_named_in_the_environment_is_executed(
+    workspace: Workspace, marker: Path
+) -> None:
     everything(workspace)
     assert not marker.exists(), marker.read_text()
 
 
-def test_nothing_planted_in_the_tree_is_executed(
+def test_no_program_planted_in_the_tree_is_executed(
     workspace: Workspace, root: Path, program: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant_in_tree(root, program)
@@ -189,7 +191,7 @@ def test_nothing_planted_in_the_tree_is_executed(
     assert not marker.exists(), marker.read_text()
 
 
-def test_both_at_once_execute_nothing(
+def test_no_program_of_a_hostile_environment_and_tree_together_is_executed(
     workspace: Workspace, root: Path, program: Path, marker: Path, request: pytest.FixtureRequest
 ) -> None:
     plant_in_tree(root, program)
@@ -198,7 +200,9 @@ def test_both_at_once_execute_nothing(
     assert not marker.exists(), marker.read_text()
 
 
-def test_the_attacks_are_real(root: Path, program: Path, marker: Path) -> None:
+def test_the_planted_attacks_execute_with_plain_git(
+    root: Path, program: Path, marker: Path
+) -> None:
     """The same tree, asked by git as people run it: it does execute. (In a tree of their own: as root's
     it belongs to the user that runs commands, where git would not look without being told to.)"""
     (root / "a.md").write_text("x\n")
@@ -210,7 +214,7 @@ def test_the_attacks_are_real(root: Path, program: Path, marker: Path) -> None:
     assert marker.exists()
 
 
-def test_a_linked_memory_is_neither_read_nor_written_nor_kept(
+def test_a_linked_memory_file_is_neither_read_nor_written_nor_committed(
     workspace: Workspace, root: Path, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
@@ -232,7 +236,7 @@ def test_a_linked_memory_is_neither_read_nor_written_nor_kept(
     assert all("secret" not in file.patch for c in workspace.history.changes() for file in c.files)
 
 
-def test_an_encoding_asked_for_in_the_tree_changes_no_byte(
+def test_an_encoding_attribute_in_the_tree_changes_no_byte(
     workspace: Workspace, root: Path
 ) -> None:
     (root / ".gitattributes").write_text("* working-tree-encoding=UTF-16 eol=crlf text\n")

@@ -1,4 +1,4 @@
-"""Everything that is done to a workspace, in any order, against a plain model of it.
+"""Random sequences of operations on a workspace, compared with a plain model.
 
 The model knows the tree, what of it nobody has recorded yet and whose it is, and every revision there
 should be, with its author. After each step the workspace must say the same.
@@ -294,7 +294,7 @@ BOUNDED = settings(
 UNSHRUNK = settings(BOUNDED, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
 
 
-def test_whatever_is_done_to_a_workspace_it_is_what_the_model_says() -> None:
+def test_any_sequence_of_operations_leaves_the_workspace_as_the_model_predicts() -> None:
     run_state_machine_as_test(Machine, settings=BOUNDED)
 
 
@@ -332,7 +332,7 @@ def unfinished(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "mutant", [unsettling, blind, forgetful, unfinished], ids=lambda mutant: mutant.__name__
 )
-def test_a_workspace_that_is_wrong_in_one_thing_is_caught(
+def test_the_model_detects_a_workspace_with_a_planted_fault(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)

@@ -1,4 +1,4 @@
-"""A process that swaps names under the host's hands, as an agent's command can.
+"""Safe opens while another process swaps names in the tree, as an agent's command can.
 
 It exchanges directories with links, puts links, hard links, FIFOs and directories in the place of
 files, and takes away what it put there, as fast as it can, while the host reads, writes, scans and
@@ -66,7 +66,7 @@ DOORS: dict[str, Callable[[Path], SafeRoot]] = {
 
 
 @pytest.mark.parametrize("door", ["openat2", "walk"])
-def test_a_swapping_process_gets_nothing_from_outside_and_breaks_nothing(
+def test_a_process_that_swaps_names_gets_nothing_from_outside_and_breaks_nothing(
     tmp_path: Path, door: str
 ) -> None:
     home, outside = tmp_path / "home", copy_of_names(tmp_path / "outside")
@@ -80,7 +80,7 @@ def test_a_swapping_process_gets_nothing_from_outside_and_breaks_nothing(
     assert_usable(workspace, home)
 
 
-def test_an_open_by_name_would_be_caught(tmp_path: Path) -> None:
+def test_the_attack_detects_an_open_by_name(tmp_path: Path) -> None:
     home, outside = tmp_path / "home", copy_of_names(tmp_path / "outside")
     report = attacked(opened_at(home), home, outside, "naive", 0)
     assert report["escapes"]

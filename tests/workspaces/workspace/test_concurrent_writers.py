@@ -88,7 +88,7 @@ def told(workspace: Workspace, said: Path) -> Storm:
     return storm
 
 
-def test_everyone_was_at_work(storm: Storm) -> None:
+def test_every_writer_wrote_its_lines_and_the_editor_saved_often_enough(storm: Storm) -> None:
     assert len(storm.written) == API_WRITERS * API_LINES + SHELLS * SHELL_LINES
     assert len(storm.saved) >= SAVES_MIN
 
@@ -99,7 +99,7 @@ def test_every_line_of_an_api_writer_or_a_shell_is_in_some_revision(storm: Storm
     assert lost == set(), "whatever an editor does: a write is acknowledged with its revision"
 
 
-def test_the_author_of_every_line_is_who_wrote_it(storm: Storm) -> None:
+def test_the_author_of_every_line_is_its_writer(storm: Storm) -> None:
     for line, author in storm.first.items():
         writer = line.partition(" ")[0]
         if writer != "editor":

@@ -1,4 +1,4 @@
-"""Who is taken to have written what is found changed: after a failure, after a death, after tricks."""
+"""The author of a manual edit after a failed write, a killed writer, or a swapped file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def authors_of(workspace: Workspace, path: str) -> list[str]:
     return [revision.author for revision in workspace.log(path)]
 
 
-def test_what_a_person_writes_after_an_agent_lost_to_an_editor_is_the_persons(
+def test_an_edit_after_an_agent_write_lost_to_an_editor_belongs_to_the_person(
     workspace: Workspace, root: Path, interrupted: Interrupted
 ) -> None:
     seen = workspace.write("MEMORY.md", "one\n", by=AGENT).version
@@ -76,7 +76,7 @@ def test_what_a_person_writes_after_an_agent_lost_to_an_editor_is_the_persons(
     assert authors_of(workspace, "MEMORY.md") == ["owner", "owner", "helper"]
 
 
-def test_what_a_person_writes_after_an_agents_write_failed_is_the_persons(
+def test_an_edit_after_a_failed_agent_write_belongs_to_the_person(
     workspace: Workspace, root: Path, interrupted: Interrupted
 ) -> None:
     def fail() -> None:
@@ -90,7 +90,7 @@ def test_what_a_person_writes_after_an_agents_write_failed_is_the_persons(
     assert authors_of(workspace, "MEMORY.md") == ["owner"]
 
 
-def test_a_write_that_the_disk_did_not_confirm_is_the_writers_all_the_same(
+def test_a_write_that_the_disk_did_not_confirm_belongs_to_its_writer(
     workspace: Workspace, root: Path, interrupted: Interrupted
 ) -> None:
     def fail_late() -> None:
@@ -104,7 +104,7 @@ def test_a_write_that_the_disk_did_not_confirm_is_the_writers_all_the_same(
     assert authors_of(workspace, "MEMORY.md") == ["helper"]
 
 
-def test_what_was_there_before_files_were_planted_is_the_persons(
+def test_a_file_that_existed_before_a_refused_planting_belongs_to_the_person(
     workspace: Workspace, root: Path
 ) -> None:
     (root / "b.md").write_text("by hand\n")
@@ -116,7 +116,7 @@ def test_what_was_there_before_files_were_planted_is_the_persons(
 
 
 @pytest.mark.parametrize("trick", ["link", "hard link", "fifo", "directory", "link above", "large"])
-def test_a_dead_writer_whose_file_was_swapped_stops_nobody(
+def test_a_swapped_file_of_a_killed_writer_does_not_block_the_next_write(
     workspace: Workspace, root: Path, home: Home, tmp_path: Path, trick: str
 ) -> None:
     workspace.write("notes/a.md", "one\n", by=AGENT)
@@ -128,7 +128,7 @@ def test_a_dead_writer_whose_file_was_swapped_stops_nobody(
 
 
 @pytest.mark.parametrize("trick", ["link", "hard link", "fifo", "directory", "link above", "large"])
-def test_a_swapped_file_does_not_keep_the_others_from_settling(
+def test_a_swapped_file_does_not_prevent_committing_manual_edits_of_other_files(
     workspace: Workspace, root: Path, tmp_path: Path, trick: str
 ) -> None:
     workspace.write("notes/a.md", "one\n", by=AGENT)
@@ -161,7 +161,7 @@ def swap_for(trick: str, file: Path, outside: Path) -> None:
             file.write_bytes(b"x" * 6 * 2**20)
 
 
-def test_a_directory_replaced_by_a_file_is_settled_at_once(
+def test_replacing_a_directory_by_a_file_is_committed_in_a_single_revision(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("notes/a.md", "one\n", by=AGENT)
@@ -173,7 +173,7 @@ def test_a_directory_replaced_by_a_file_is_settled_at_once(
     assert workspace.commit_edits() == tip
 
 
-def test_a_file_replaced_by_a_directory_is_settled_at_once(
+def test_replacing_a_file_by_a_directory_is_committed_in_a_single_revision(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("notes", "a file\n", by=AGENT)
@@ -185,7 +185,7 @@ def test_a_file_replaced_by_a_directory_is_settled_at_once(
     assert workspace.commit_edits() == tip
 
 
-def test_an_intent_whose_note_was_not_yet_cut_to_its_length_is_believed(
+def test_an_intent_followed_by_leftover_bytes_in_the_lock_file_is_honoured(
     workspace: Workspace, root: Path, home: Home
 ) -> None:
     leave_behind(home, workspace, Intent(AGENT, None))
@@ -209,21 +209,23 @@ def test_an_intent_whose_note_was_not_yet_cut_to_its_length_is_believed(
         "\0\0\0\0",
     ],
 )
-def test_a_note_in_other_words_is_taken_for_none(
+def test_a_malformed_note_in_the_lock_file_is_ignored(
     workspace: Workspace, home: Home, note: str
 ) -> None:
     home.lock(workspace.namespace).write_text(note)
     assert workspace.write("MEMORY.md", "x", by=CALLER).revision is not None
 
 
-def test_half_a_character_is_refused_before_anything_is_written(workspace: Workspace) -> None:
+def test_a_lone_surrogate_is_refused_before_anything_is_written(workspace: Workspace) -> None:
     with pytest.raises(Refused) as caught:
         workspace.write("MEMORY.md", "cut \ud83d", by=AGENT)
     assert caught.value.field == "content"
     assert workspace.tip() is None
 
 
-def test_a_file_renamed_by_hand_is_told_under_both_names(workspace: Workspace, root: Path) -> None:
+def test_a_file_renamed_by_hand_is_logged_under_both_names(
+    workspace: Workspace, root: Path
+) -> None:
     workspace.write("old.md", "some text\n" * 20, by=AGENT)
     (root / "old.md").rename(root / "new.md")
     workspace.commit_edits()

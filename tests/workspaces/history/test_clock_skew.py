@@ -1,4 +1,4 @@
-"""Two machines, of which one lives more than a year ahead: what its revisions do to the other's."""
+"""Two machines, one with a clock more than a year ahead: stamps, dates, merge marks and problems."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def two(tmp_path: Path) -> Two:
     return Two(right, clock, Replica(tmp_path / "ahead", records, place, clock_ahead), clock_ahead)
 
 
-def test_a_clock_far_ahead_stamps_no_revision_but_its_own(two: Two) -> None:
+def test_a_clock_far_ahead_stamps_only_its_own_revisions(two: Two) -> None:
     two.ahead.workspace.write("MEMORY.md", "- from ahead\n", by=CALLER)
     two.sync()
     history = two.right.workspace.history
@@ -70,7 +70,7 @@ def test_a_clock_far_ahead_stamps_no_revision_but_its_own(two: Two) -> None:
     assert stamp_of(two.clock.now() - AHEAD_MAX) < made < stamp_of(two.clock.now() + AHEAD_MAX)
 
 
-def test_what_was_written_ahead_is_of_tomorrow_when_it_comes_and_grows_older_from_then(
+def test_a_line_stamped_far_ahead_is_dated_tomorrow_on_arrival_and_ages_from_then(
     two: Two,
 ) -> None:
     two.ahead.workspace.write("MEMORY.md", "- tea is green\n", by=CALLER)
@@ -92,7 +92,7 @@ def test_what_was_written_ahead_is_of_tomorrow_when_it_comes_and_grows_older_fro
     assert line.updated_at == two.now()
 
 
-def test_a_line_of_two_revisions_is_of_the_one_that_came_after(two: Two) -> None:
+def test_a_unit_with_lines_of_two_revisions_is_dated_by_the_descendant(two: Two) -> None:
     two.ahead.workspace.write("MEMORY.md", "- tea\n  is green\n", by=CALLER)
     two.sync()
     two.right.workspace.write("MEMORY.md", "- tea\n  is black\n", by=CALLER)
@@ -100,7 +100,7 @@ def test_a_line_of_two_revisions_is_of_the_one_that_came_after(two: Two) -> None
     assert (line.revision, line.updated_at) == (two.right.workspace.tip(), two.now())
 
 
-def test_problems_name_the_revision_and_say_that_one_of_two_clocks_is_wrong(two: Two) -> None:
+def test_a_clock_problem_names_the_revision_and_the_two_clocks(two: Two) -> None:
     two.right.workspace.write("other.md", "x\n", by=CALLER)
     two.ahead.workspace.write("MEMORY.md", "- from ahead\n", by=CALLER)
     poison = two.ahead.workspace.tip()
@@ -118,7 +118,9 @@ def test_problems_name_the_revision_and_say_that_one_of_two_clocks_is_wrong(two:
     assert two.right.workspace.problems() == []
 
 
-def test_a_merge_that_repeats_the_stamp_of_what_is_known_is_told_all_the_same(two: Two) -> None:
+def test_a_merge_with_the_same_stamp_as_a_known_revision_still_shows_its_merge_marks(
+    two: Two,
+) -> None:
     two.right.workspace.write("MEMORY.md", "- top\n- tea\n", by=CALLER)
     two.sync()
     two.right.workspace.write("MEMORY.md", "- top\n- green tea\n", by=CALLER)
@@ -134,7 +136,7 @@ def test_a_merge_that_repeats_the_stamp_of_what_is_known_is_told_all_the_same(tw
     assert marks_since(history, tip, tip) == []
 
 
-def test_what_has_grown_from_what_is_known_though_its_clock_went_back(tmp_path: Path) -> None:
+def test_ancestry_is_found_although_the_clock_went_back(tmp_path: Path) -> None:
     """Git looks for ancestors by date, and gives up after a few that are older than what it looks for."""
     clock = ManualClock()
     history = History.create(tmp_path / "h.git", clock)

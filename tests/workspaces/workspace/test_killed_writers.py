@@ -1,4 +1,4 @@
-"""Writers that are killed in the middle, and writers that are many.
+"""Writers that are killed during a write, and many concurrent writers.
 
 Each victim is a fork that writes, deletes or runs a command and is killed with SIGKILL: at a random
 line of the library, counted by tracing, or at a random moment. Then the next writer comes, and all
@@ -41,7 +41,9 @@ PERSON, VICTIM, NEXT = "owner", "victim", "next"
 
 
 @pytest.mark.parametrize("aim", ["line", "moment"])
-def test_a_writer_killed_anywhere_leaves_old_or_new_and_its_name(tmp_path: Path, aim: str) -> None:
+def test_a_killed_writer_leaves_the_old_or_the_new_bytes_and_is_named_as_author(
+    tmp_path: Path, aim: str
+) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     workspace = opened_at(tmp_path)
@@ -53,7 +55,7 @@ def test_a_writer_killed_anywhere_leaves_old_or_new_and_its_name(tmp_path: Path,
     assert_whole(workspace, tmp_path)
 
 
-def test_a_writer_that_declares_nothing_would_be_caught(tmp_path: Path) -> None:
+def test_the_kill_test_detects_a_writer_without_an_intent(tmp_path: Path) -> None:
     opened_at(tmp_path)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
