@@ -181,7 +181,7 @@ class Workspace:
         return None
 
     def files(self, *, view: View = HEAD) -> list[WorkspacePath]:
-        """Return the files to read. Second files wait for a person: they are problems and not in this
+        """Return the files to read. Conflict copies wait for a person: they are problems and not in this
         list."""
         if view == HEAD:
             paths = list(self.scan().files)
@@ -191,7 +191,7 @@ class Workspace:
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
         """Return the stats of the files below a directory ("" is the root) whose path matches. No file is
-        read. Second files are left out, as in `files`."""
+        read. Conflict copies are left out, as in `files`."""
         stats = self._blobs.find(directory, matches)
         return [stat for stat in stats if not is_conflict(stat.name)]
 

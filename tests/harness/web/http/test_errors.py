@@ -49,7 +49,7 @@ def test_a_busy_workspace_names_its_holder_without_the_process_id() -> None:
             AlreadyExists("agent", "assistant"),
             409,
             "an agent named 'assistant' already exists; "
-            "choose another name, or use the one that is there",
+            "choose another name, or use the existing one",
         ),
         (
             Unavailable("a table", "DynamoDB (http://127.0.0.1:1) is unreachable", remedy="wait"),
