@@ -1,0 +1,25 @@
+"""`harness bench recall`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.harness.cli.terminal import Terminal
+
+
+def test_bench_recall_measures_a_folder_of_questions(harness: Terminal, tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    (place / "a.md").write_text("- green tea at nine\n")
+    question = {"question": "When is tea?", "category": "time", "evidence": [["a.md", 1]]}
+    (place / "questions.jsonl").write_text(json.dumps(question))
+    shown, document, refused = harness.all(
+        ("bench", "recall", str(place)),
+        ("bench", "recall", str(place), "--json"),
+        ("bench", "recall", str(tmp_path / "absent")),
+    )
+    assert "recall@10" in shown.done().out
+    assert document.done().json["recall@1"] == 1.0
+    refused.refused("absent")
+    assert not harness.home.exists()
