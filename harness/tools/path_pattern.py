@@ -22,7 +22,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 _SPECIAL = re.compile(r"[*?\[\]{},]")
 
-_Parts = tuple[re.Pattern[str] | None, ...]
+_Match = Callable[[str], object]
+_Parts = tuple[_Match | None, ...]
 """Patterns of one name each; None stands for any number of directories."""
 
 
@@ -40,7 +41,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         name = path.rpartition("/")[2]
         for parts in patterns:
             last = parts[-1]  # checked first, because most paths fail here
-            if (last is None or last.match(name)) and _matches(parts, path.split("/")):
+            if (last is None or last(name)) and _matches(parts, path.split("/")):
                 return True
         return False
 
@@ -72,13 +73,13 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _parts(pattern: str) -> _Parts:
-    parts: list[re.Pattern[str] | None] = []
+    parts: list[_Match | None] = []
     names = pattern.removeprefix("/").split("/")
     if ".." in names:
         raise Refused("pattern", pattern, "contains '..': nothing above the workspace can be found")
     for name in names:
         if name != "**":
-            parts.append(re.compile(fnmatch.translate(name)))
+            parts.append(re.compile(fnmatch.translate(name)).match)
         elif not parts or parts[-1] is not None:
             parts.append(None)
     return tuple(parts)
@@ -92,7 +93,7 @@ def _matches(parts: _Parts, names: list[str]) -> bool:
         if part is None:
             reached = set(range(min(reached), len(names) + 1))
         else:
-            reached = {n + 1 for n in reached if n < len(names) and part.match(names[n])}
+            reached = {n + 1 for n in reached if n < len(names) and part(names[n])}
         if not reached:
             return False
     return len(names) in reached

@@ -125,9 +125,11 @@ def _modules() -> Iterator[str]:
 def _uses(file: Path) -> dict[int, frozenset[str]]:
     """Return the methods of each private name that `re.compile` is assigned to, by the line of the call.
 
-    A name that is also used otherwise, handed on for example, is not in it.
+    A name that is also used otherwise, handed on for example, is not in it. Of `re.compile(…).match` the
+    method stands in the call itself.
     """
     tree = ast.parse(file.read_text())
+    at_once: dict[int, frozenset[str]] = {}
     made: dict[str, int] = {}
     for node in tree.body:
         match node:
@@ -137,12 +139,15 @@ def _uses(file: Path) -> dict[int, frozenset[str]]:
     loads = dict.fromkeys(methods, 0)
     for node in ast.walk(tree):
         match node:
+            case ast.Attribute(ast.Call(ast.Attribute(ast.Name("re"), "compile")), method):
+                at_once[node.lineno] = at_once.get(node.lineno, frozenset()) | {method}
             case ast.Attribute(ast.Name(name), method) if name in methods:
                 methods[name].add(method)
                 loads[name] -= 1
             case ast.Name(name, ast.Load()) if name in methods:
                 loads[name] += 1
-    return {made[name]: frozenset(of) for name, of in methods.items() if of and not loads[name]}
+    known = {made[name]: frozenset(of) for name, of in methods.items() if of and not loads[name]}
+    return {**at_once, **known}
 
 
 def _written(file: Path, namespace: dict[str, Any]) -> Iterator[Pattern]:
