@@ -16,7 +16,7 @@ import typer
 
 from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
 from harness.cli.console.command_groups import GroupedCommands
-from harness.cli.console.console import Shown, complain, path, print_error, say, show_failure
+from harness.cli.console.console import Shown, complain, path, print_document, say, show_failure
 from harness.cli.files import (
     files,
     grep,
@@ -177,7 +177,7 @@ def _global_options_first(arguments: list[str]) -> list[str]:
 def _misused(error: typer.TyperException) -> int:
     error.message = error.message.replace("Value error, ", "")
     if "--json" in sys.argv:
-        print_error({"error": {"code": "usage", "message": str(error), "remedy": None}})
+        print_document({"error": {"code": "usage", "message": str(error), "remedy": None}})
     show = getattr(error, "show", None)  # only errors that know their command have it
     if callable(show):
         show()
@@ -200,7 +200,7 @@ def _failed(error: Exception) -> int:
     if os.environ.get("HARNESS_TRACEBACK"):
         raise error
     if Shown.as_json:
-        print_error({"error": {"code": "bug", "message": str(error), "remedy": None}})
+        print_document({"error": {"code": "bug", "message": str(error), "remedy": None}})
     complain(
         f"error (bug): {type(error).__name__}: {error}\n"
         "  → This is a bug. Run again with HARNESS_TRACEBACK=1 to see where it happened.\n"

@@ -180,21 +180,17 @@ def as_config(text: str | None, **options: object) -> dict[str, Any]:
 def print_json(document: object) -> None:
     """Print one document, or the field of it that `--field` names. Bytes that are no text are escaped."""
     if Shown.field is None:
-        _print_document(document)
+        print_document(document)
         return
     value = _field(document, Shown.field)
     if isinstance(value, str):
         put(value + "\n")
     else:
-        _print_document(value)
+        print_document(value)
 
 
-def print_error(document: object) -> None:
-    """Print the document of a failure, whole."""
-    _print_document(document)
-
-
-def _print_document(document: object) -> None:
+def print_document(document: object) -> None:
+    """Print one document, whole. Failures are printed so, whatever `--field` names."""
     text = json.dumps(document, ensure_ascii=not _takes_unicode(), indent=2)
     text = STEERING.sub(_in_json, text)
     sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
@@ -312,7 +308,7 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
     if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": remedy}
         field = getattr(failure, "field", None)
-        print_error({"error": {**error, **({"field": field} if field else {})}})
+        print_document({"error": {**error, **({"field": field} if field else {})}})
     complain(f"error ({failure.code}): {failure}\n")
     if remedy:
         complain(f"  → {remedy}\n")
