@@ -49,16 +49,16 @@ from harness.sync.registry_state import RegistryState
 from harness.sync.registry_sync import RecordAdapter, RegistrySync
 from harness.tools.bash import BASH
 from harness.tools.custom import CustomTool, custom_tools
-from harness.tools.edit import EDIT
-from harness.tools.glob import GLOB
-from harness.tools.grep import GREP
+from harness.tools.files.edit import EDIT
+from harness.tools.files.glob import GLOB
+from harness.tools.files.grep import GREP
+from harness.tools.files.read import READ
+from harness.tools.files.read_result import READ_RESULT
+from harness.tools.files.write import WRITE
+from harness.tools.memory.recall import RECALL
 from harness.tools.port import AnyTool
 from harness.tools.programs import ToolPrograms
-from harness.tools.read import READ
-from harness.tools.read_result import READ_RESULT
-from harness.tools.recall import RECALL
 from harness.tools.stored_results import StoredResults
-from harness.tools.write import WRITE
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher

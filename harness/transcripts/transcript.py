@@ -41,10 +41,10 @@ from workspaces.storage.records import (
     JsonObject,
     Key,
     Put,
+    RecordChange,
     RecordStore,
     with_prefix,
 )
-from workspaces.storage.records import RecordChange as RecordChange
 from workspaces.timestamp import Stamp
 
 NUMBER_DIGITS = 12

@@ -46,7 +46,7 @@ from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
-from workspaces.storage.records import RecordChange as RecordChange
+from workspaces.storage.records import RecordChange
 from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3

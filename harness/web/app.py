@@ -30,22 +30,10 @@ from harness.web.http.caller import Authenticate, by_secret
 from harness.web.http.errors import NotHere, refused
 from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.origin_check import OriginCheck
-from harness.web.routes import (
-    accounts,
-    agents,
-    conversations,
-    files,
-    health,
-    history,
-    keys,
-    prompts,
-    recall,
-    sandboxes,
-    turns,
-    usage,
-    users,
-    workspaces,
-)
+from harness.web.routes import health
+from harness.web.routes.files import files, history, recall
+from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
+from harness.web.routes.talk import conversations, prompts, turns
 from workspaces.errors import Failure, Refused, Unavailable
 from workspaces.validation import rule_of
 

@@ -14,7 +14,8 @@ from harness.messages.message import user
 from harness.messages.model_request import ModelRequest
 from harness.models import demo
 from harness.runtime import json_log
-from harness.tools import path_pattern, terminal_text
+from harness.tools import terminal_text
+from harness.tools.files import path_pattern
 from harness.web.http import body, origin_check, precondition
 from tests.hostile.families import Hostile
 from workspaces import paths, plain_yaml, revision, validation

@@ -46,7 +46,7 @@ from harness.web.http.route_docs import (
     schema_of,
     takes,
 )
-from harness.web.routes.turns import STATUS, STREAM, After, AgentPath, accept_event
+from harness.web.routes.talk.turns import STATUS, STREAM, After, AgentPath, accept_event
 from workspaces.errors import Forbidden, Refused
 from workspaces.ids import new_id
 from workspaces.validation import StrictModel, parse

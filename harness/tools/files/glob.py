@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.tools.path_pattern import fixed_directory, matcher
+from harness.tools.files.path_pattern import fixed_directory, matcher
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext, place_of
 from workspaces.paths import broken_rule

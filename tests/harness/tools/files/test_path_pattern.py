@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.tools.path_pattern import matcher
+from harness.tools.files.path_pattern import matcher
 from workspaces.errors import Refused
 
 

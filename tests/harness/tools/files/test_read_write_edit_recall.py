@@ -13,8 +13,8 @@ from harness.bootstrap.composition import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread
+from harness.tools.files.read import CHARACTERS_MAX
 from harness.tools.port import Toolset
-from harness.tools.read import CHARACTERS_MAX
 from harness.tools.tool_context import ToolContext
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace

@@ -17,7 +17,7 @@ from harness.prompts.compaction import TOO_LONG
 from harness.transcripts.outcome import Outcome, Remark
 from harness.web.app import ServerTimeouts
 from harness.web.http.body import JSON_BYTES_MAX
-from harness.web.routes.turns import STATUS
+from harness.web.routes.talk.turns import STATUS
 from tests.harness.web.site import Caller, Site
 from tests.harness.web.turning import Puppet, said, settled, taken
 from workspaces.ids import ConversationId, TurnId

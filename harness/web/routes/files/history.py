@@ -42,7 +42,7 @@ from harness.web.http.route_docs import (
     schema_of,
     takes,
 )
-from harness.web.routes.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
+from harness.web.routes.files.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
 from workspaces.errors import WorkspaceBusy
 from workspaces.history.history import HEAD
 from workspaces.paths import WorkspacePath
