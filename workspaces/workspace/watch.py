@@ -38,6 +38,7 @@ from watchdog.events import (
     FileSystemEventHandler,
 )
 from watchdog.observers import Observer
+from watchdog.observers.api import ObservedWatch
 
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Failure, NotFound
@@ -250,6 +251,10 @@ class Watch:
             self._on_event(WatchFailed(workspace, reason, remedy))
 
 
+GONE_MAX = 100
+"""Directories gone before everything is watched anew. A deleted workspace moves to the trash, and watchdog
+keeps the watches of a directory that was moved out. They take memory, and the system limits their number."""
+
 _REMEDIES = {
     errno.ENOSPC: "allow more with `sysctl fs.inotify.max_user_watches=524288`",
     errno.EMFILE: "allow more with `sysctl fs.inotify.max_user_instances=512`",
@@ -261,25 +266,24 @@ def observe(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[
     """Watch with the system's own notifications. Files behind a link are not watched."""
     observer = Observer()
     marking = _Marking(mark)
-    observer.schedule(
-        marking,
-        str(directory),
-        recursive=True,
-        event_filter=[
-            FileClosedEvent,
-            FileCreatedEvent,
-            FileMovedEvent,
-            FileDeletedEvent,
-            DirCreatedEvent,
-            DirMovedEvent,
-            DirDeletedEvent,
-        ],
-    )
+
+    def schedule() -> ObservedWatch:
+        return observer.schedule(
+            marking, str(directory), recursive=True, event_filter=list(_EVENTS)
+        )
+
+    watched = schedule()
 
     def check() -> None:
         """Try a watch on a directory that was not watched before. watchdog does not report a directory
-        further below that it cannot watch."""
+        further below that it cannot watch. Watch anew if many directories are gone."""
+        nonlocal watched
         observer.unschedule(observer.schedule(marking, str(directory.parent)))
+        if marking.directories_gone >= GONE_MAX:
+            marking.directories_gone = 0
+            observer.unschedule(watched)
+            watched = schedule()
+            lost()  # what happened in between
 
     logger = logging.getLogger("watchdog.observers")
     warned = _Warned(lost)
@@ -295,11 +299,26 @@ def observe(directory: Path, mark: Mark, lost: Callable[[], None]) -> Generator[
         logger.removeHandler(warned)
 
 
+_EVENTS = (
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirCreatedEvent,
+    DirMovedEvent,
+    DirDeletedEvent,
+)
+
+
 class _Marking(FileSystemEventHandler):
     def __init__(self, mark: Mark) -> None:
         self._mark = mark
+        self.directories_gone = 0
+        """Deleted or moved out since the watch began."""
 
     def on_any_event(self, event: FileSystemEvent) -> None:
+        if isinstance(event, DirDeletedEvent):
+            self.directories_gone += 1
         for path in (event.src_path, event.dest_path):
             if path:
                 self._mark(path if isinstance(path, str) else path.decode(errors="replace"))

@@ -28,6 +28,7 @@ from workspaces.home.workspaces import Workspaces
 from workspaces.ids import WorkspaceId
 from workspaces.workspace.watch import (
     DELAY_S_MAX,
+    GONE_MAX,
     QUIET_S,
     SCAN_S,
     Mark,
@@ -368,6 +369,40 @@ def watching(home: str) -> None:
     timer.daemon = True
     timer.start()
     watch.run(look)
+
+
+def inotify_watches() -> int:
+    """How many directories the kernel watches for this process."""
+    return sum(
+        line.startswith("inotify wd:")
+        for file in Path("/proc/self/fdinfo").iterdir()
+        for line in _lines_of(file)
+    )
+
+
+def _lines_of(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:  # closed meanwhile
+        return []
+
+
+def test_directories_moved_to_the_trash_are_watched_no_longer(tmp_path: Path) -> None:
+    trees, trash = tmp_path / "trees", tmp_path / "trash"
+    trees.mkdir()
+    trash.mkdir()
+    lost: list[bool] = []
+    with observe(trees, lambda _: None, lambda: lost.append(True)) as check:
+        before = inotify_watches()
+        for number in range(GONE_MAX):
+            (trees / str(number) / "notes").mkdir(parents=True)
+            (trees / str(number)).rename(trash / str(number))
+        until = time.monotonic() + EVENT_S_MAX
+        while not lost and time.monotonic() < until:
+            check()
+            time.sleep(0.05)
+        assert lost, "everything is scanned, because the watch was renewed"
+        assert inotify_watches() <= before + 1
 
 
 # --- a system that does not let us watch --------------------------------------------------------------
