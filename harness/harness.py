@@ -27,6 +27,7 @@ from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.export import exported, imported
 from harness.jobs.job import Jobs
 from harness.jobs.runner import Drained, OnJob, unheard
+from harness.memory.blocks.blocks import Blocks
 from harness.messages.event import Answer, Approval, Event, EventItem, OnBusy, check_key
 from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, silent
@@ -107,6 +108,11 @@ class Harness:
     @property
     def agents(self) -> AgentCatalog:
         return self.rooms.agents
+
+    @property
+    def blocks(self) -> Blocks:
+        """The memory blocks of the user."""
+        return self.rooms.blocks
 
     @property
     def deletion(self) -> RecordDeletion:

@@ -23,6 +23,7 @@ from harness.conversations.event_queue import EventQueue
 from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
+from harness.memory.blocks.blocks import Blocks
 from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
@@ -108,6 +109,7 @@ class PrincipalServices:
     workspaces: Workspaces
     sandboxes: Catalog[SandboxRecord]
     agents: AgentCatalog
+    blocks: Blocks
     conversations: Conversations
     jobs: Jobs
     deletion: RecordDeletion
@@ -232,6 +234,12 @@ class Application:
             sandboxes=sandboxes,
             tool_names=(tool.name for tool in self.tools),
         )
+        blocks = Blocks(
+            principal,
+            workspaces,
+            agent_id_of=lambda reference: agents.get(reference).id,
+            agent_ids=lambda: [agent.id for agent in agents.list()],
+        )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs
         )
@@ -295,6 +303,7 @@ class Application:
             workspaces=workspaces,
             sandboxes=sandboxes,
             agents=agents,
+            blocks=blocks,
             conversations=conversations,
             jobs=self.jobs,
             deletion=deletion,

@@ -32,6 +32,7 @@ from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.origin_check import OriginCheck
 from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
+from harness.web.routes.memory import blocks
 from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
 from harness.web.routes.talk import conversations, prompts, turns
 from workspaces.errors import Failure, Refused, Unavailable
@@ -47,6 +48,7 @@ ROUTERS = (
     files.router,
     history.router,
     recall.router,
+    blocks.router,
     turns.router,
     conversations.router,
     prompts.router,

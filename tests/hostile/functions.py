@@ -10,6 +10,7 @@ import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
 from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import similar
+from harness.memory.blocks import block, condition
 from harness.messages.message import user
 from harness.messages.model_request import ModelRequest
 from harness.models import demo
@@ -150,6 +151,9 @@ FUNCTIONS: Sequence[Function] = (
     Function("delta.hunks", _pair(lambda a, b: delta.hunks(a.split("\n"), b.split("\n")))),
     Function("repair.sound", repair.sound),
     Function("similar.word_set", similar.word_set),
+    Function("block.entry_starts", block.entry_starts),
+    Function("block.content_of", block.content_of),
+    Function("condition.parse_expected", condition.parse_expected),
     Function("demo.reply", _demo, (Hostile("", "<memory ", ""), Hostile("", "<user>\n", ""))),
     Function("words.terms", words.terms),
     Function("words.query_terms", words.query_terms),

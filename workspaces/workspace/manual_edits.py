@@ -127,7 +127,7 @@ class ManualEdits:
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
     def committed(
-        self, expected: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None], *, wait_s: float = WAIT_S
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
         """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
         deleted), and the newest revision. Paths that have changed again since are left out."""
@@ -135,7 +135,7 @@ class ManualEdits:
         recorded = self.recorded(expected, tip)
         dirty = tuple(path for path, state in expected.items() if recorded.get(path) != state)
         if dirty:
-            with self.hold(self._person):
+            with self.hold(self._person, wait_s):
                 self.record(dirty)
                 recorded.update(dict.fromkeys(dirty))
                 tip = self._history.tip()

@@ -340,11 +340,11 @@ class Workspace:
         raise Unavailable(", ".join(paths), "they change faster than they can be written")
 
     def committed(
-        self, expected: Mapping[WorkspacePath, ObjectId | None]
+        self, expected: Mapping[WorkspacePath, ObjectId | None], *, wait_s: float = WAIT_S
     ) -> tuple[set[WorkspacePath], RevisionId | None]:
         """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
         deleted), and the newest revision. Paths that have changed again since are left out."""
-        return self._edits.committed(expected)
+        return self._edits.committed(expected, wait_s=wait_s)
 
     def bring(
         self, changes: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None

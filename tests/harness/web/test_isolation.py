@@ -7,6 +7,7 @@ case here fails the first test.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class Case:
 
 
 RECORD = {"name": "mine"}
+NEW_BLOCK = {"content": "mine", "expected_updated_at": None}
 APPROVED = {"approvals": [{"callId": "toolu_1", "allowed": True}]}
 CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/accounts/me/keys/{id}"): Case("key"),
@@ -76,6 +78,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/conversations/{id}/reset"): Case("conversation"),
     ("POST", "/v1/conversations/{id}/cancel"): Case("conversation"),
     ("GET", "/v1/conversations/{id}/receipts"): Case("conversation"),
+    ("GET", "/api/v1/memory/blocks"): Case("agent", query="?agent_id={id}"),
+    ("GET", "/api/v1/memory/blocks/{type}"): Case("agent", query="?agent_id={id}"),
+    ("PUT", "/api/v1/memory/blocks/{type}"): Case("agent", NEW_BLOCK, query="?agent_id={id}"),
+    ("DELETE", "/api/v1/memory/blocks/{type}"): Case("agent", query="?agent_id={id}"),
+    ("POST", "/api/v1/memory/recall"): Case("agent", {"agent_id": "{id}"}),
 }
 
 NOTHING_TO_NAME = {
@@ -145,9 +152,12 @@ def routes(site: Site) -> list[tuple[str, str]]:
 
 
 def asked(caller: Caller, method: str, path: str, case: Case, record: str) -> tuple[int, bytes]:
-    path = path.replace("{id}", record).replace("{path:path}", "MEMORY.md") + case.query
-    path = path.replace("{eventId:path}", "e1")
-    more: dict[str, Any] = {} if case.body is None else {"json": case.body}
+    path = (path + case.query).replace("{id}", record).replace("{path:path}", "MEMORY.md")
+    path = path.replace("{eventId:path}", "e1").replace("{type}", "core")
+    more: dict[str, Any] = {}
+    if case.body is not None:
+        more["content"] = json.dumps(case.body).replace("{id}", record)
+        more["headers"] = {"Content-Type": "application/json"}
     if case.content is not None:
         more["content"] = case.content
     answer = caller(method, path, **more)

@@ -1,0 +1,338 @@
+"""The blocks of one user: reading, compare-and-set, and recall.
+
+A block is judged by what its newest revision holds. An edit by hand is committed before that, so it is never
+overwritten by a writer that has not seen it. The write itself then expects exactly the version that was
+judged. If another writer comes in between, the block is read and judged again. Where several machines share
+the files, that write is decided in S3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.memory.blocks.block import (
+    BLOCK_TYPES,
+    Block,
+    BlockPlace,
+    BlockScope,
+    BlockType,
+    block_id,
+    check_limits,
+    content_of,
+)
+from harness.memory.blocks.condition import UNCONDITIONAL, BlockCondition
+from harness.memory.recall import recall
+from workspaces.accounts.account import Principal
+from workspaces.conditions import ABSENT
+from workspaces.errors import (
+    AlreadyExists,
+    Conflict,
+    Failure,
+    NotFound,
+    Refused,
+    Unavailable,
+    WorkspaceBusy,
+)
+from workspaces.file import File, as_bytes
+from workspaces.history.git.objects import blob_id
+from workspaces.home.workspaces import Workspaces, private_to_both
+from workspaces.ids import AgentId, version_of
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author, RevisionId
+from workspaces.search.recall import RecallHit, Scope
+from workspaces.storage.records import JsonObject
+from workspaces.timestamp import Stamp
+from workspaces.workspace.workspace import Workspace
+
+READ_WAIT_S = 1.0
+"""Seconds that a reader waits for a writer's lock to commit an edit by hand. Then it reads the newest
+revision, which is what the block was before that edit."""
+
+TRIES_MAX = 20
+"""Attempts of a read or a write while others write the same block."""
+
+ScopeFilter = Literal["user", "agent", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockWrite:
+    """A write to a block."""
+
+    block: Block
+    created: bool
+    """True if there was no block before."""
+    revision: RevisionId | None
+    """None if nothing changed, so that no revision was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLine:
+    """A line of an archival block that recall has found."""
+
+    place: BlockPlace
+    content: str
+    score: float
+    line_number: int
+    """The line number, counted from 1."""
+    updated_at: Stamp | None
+    """None if the line is in no revision yet."""
+
+    def as_json(self) -> JsonObject:
+        return {
+            "content": self.content,
+            "score": self.score,
+            "block_type": self.place.type,
+            "scope": self.place.scope,
+            "agent_id": self.place.agent_id,
+            "path": self.place.path,
+            "line_number": self.line_number,
+            "updated_at": self.updated_at,
+        }
+
+
+class Blocks:
+    """The blocks of one user of an account."""
+
+    def __init__(
+        self,
+        principal: Principal,
+        workspaces: Workspaces,
+        *,
+        agent_id_of: Callable[[str], AgentId],
+        agent_ids: Callable[[], Iterable[AgentId]],
+    ) -> None:
+        """`agent_id_of` returns the id of the agent with this id or name, and raises NotFound. `agent_ids`
+        returns the ids of all agents of the account, in order."""
+        self._user_id = principal.user_id
+        self._workspaces = workspaces
+        self._agent_id_of = agent_id_of
+        self._agent_ids = agent_ids
+
+    def place(
+        self, block_type: BlockType, scope: BlockScope | None = None, agent: str | None = None
+    ) -> BlockPlace:
+        """Return the place of a block. An agent alone means the scope `agent`.
+
+        Raises: Refused if scope and agent do not fit; NotFound if there is no such agent.
+        """
+        scope = scope or ("user" if agent is None else "agent")
+        if scope == "user":
+            if agent is not None:
+                raise Refused("agent_id", agent, "cannot be given with the scope `user`")
+            return BlockPlace(block_type, self._user_id)
+        if agent is None:
+            raise Refused("agent_id", None, "is required for the scope `agent`")
+        return BlockPlace(block_type, self._user_id, self._agent_id_of(agent))
+
+    def list(self, scope: ScopeFilter | None = None, agent: str | None = None) -> list[Block]:
+        """Return the blocks of a scope that exist: core before archival, the user's before the agents'."""
+        found = [
+            self._current(place)
+            for block_type in BLOCK_TYPES
+            for place in self._places(block_type, scope, agent)
+        ]
+        return [block for block in found if block is not None]
+
+    def find(self, place: BlockPlace) -> Block | None:
+        """Return a block, or None if it does not exist."""
+        return self._current(place)
+
+    def get(self, place: BlockPlace) -> Block:
+        """Return a block.
+
+        Raises: NotFound.
+        """
+        block = self._current(place)
+        if block is None:
+            raise _no_block(place)
+        return block
+
+    def put(
+        self, place: BlockPlace, content: str, condition: BlockCondition, *, by: Author
+    ) -> BlockWrite:
+        """Replace a block if the condition holds.
+
+        Raises: OverLimit, BlockConflict; then nothing has changed.
+        """
+        content = content_of(content)
+        check_limits(place.type, content)
+
+        def plan(current: Block | None) -> str:
+            condition.is_done(place, current, content)
+            return content
+
+        return self.edit(place, plan, by=by)
+
+    def edit(
+        self, place: BlockPlace, plan: Callable[[Block | None], str], *, by: Author
+    ) -> BlockWrite:
+        """Replace a block by what `plan` makes of its current state. `plan` may be called several times.
+
+        Raises: OverLimit, and whatever `plan` raises; then nothing has changed.
+        """
+        refusal: Conflict | None = None
+        for _ in range(TRIES_MAX):
+            current = self._current(place)
+            if current is None and isinstance(refusal, AlreadyExists):
+                raise refusal  # another file with a similar name is in the way
+            content = plan(current)
+            if current is not None and current.content == content:
+                return BlockWrite(current, created=False, revision=None)
+            check_limits(place.type, content)
+            workspace = self._made(place)
+            expect = ABSENT if current is None else current.version
+            data = as_bytes(f"{content}\n")
+            try:
+                written = workspace.write(place.path, data, by=by, expect=expect)
+            except Conflict as conflict:
+                refusal = conflict
+                continue
+            if written.revision is None:  # another writer has written the same
+                continue
+            at = workspace.history.commit(written.revision).at
+            block = _block(place, workspace, data, _created_at(workspace, place.path), at)
+            return BlockWrite(block, current is None, written.revision)
+        raise _too_busy(place)
+
+    def delete(
+        self, place: BlockPlace, condition: BlockCondition = UNCONDITIONAL, *, by: Author
+    ) -> None:
+        """Delete a block if the condition holds. Its history stays.
+
+        Raises: NotFound if there is no block; BlockConflict.
+        """
+        for _ in range(TRIES_MAX):
+            current = self.get(place)
+            condition.check(place, current)
+            try:
+                self._made(place).delete(place.path, by=by, expect=current.version)
+            except Conflict:
+                continue
+            return
+        raise _too_busy(place)
+
+    def recall(self, query: str, *, agent: str | None = None, limit: int = 10) -> list[BlockLine]:
+        """Return the archival lines of the user, and of one agent, that a query is about, best first.
+
+        For an empty query, return the first lines: the user's, then the agent's.
+        """
+        places = [self.place("archival")]
+        if agent is not None:
+            places.append(self.place("archival", "agent", agent))
+        return self.recall_in(places, query, limit=limit)
+
+    def recall_in(
+        self, places: Iterable[BlockPlace], query: str, *, limit: int = 10
+    ) -> list[BlockLine]:
+        """Return the lines of these blocks that a query is about, best first."""
+        by_name = {place.name: place for place in places}
+        searched: list[tuple[str, Workspace]] = []
+        for name, place in by_name.items():
+            workspace = self._opened(place)
+            if workspace is not None and self._current(place) is not None:
+                searched.append((name, workspace))
+        scope = Scope(tuple({place.path for place in by_name.values()}))
+        hits = recall(searched, query if query.strip() else "", limit=limit, scope=scope)
+        return [_line(by_name[hit.workspace], hit.line) for hit in hits]
+
+    def workspace(self, place: BlockPlace) -> Workspace:
+        """Return the workspace of a block, for its history.
+
+        Raises: NotFound if no block of this scope was ever made.
+        """
+        workspace = self._opened(place)
+        if workspace is None:
+            raise _no_block(place)
+        return workspace
+
+    def _places(
+        self, block_type: BlockType, scope: ScopeFilter | None, agent: str | None
+    ) -> list[BlockPlace]:
+        if scope != "all":
+            return [self.place(block_type, scope, agent)]
+        own = self.place(block_type)
+        if agent is not None:
+            return [own, self.place(block_type, "agent", agent)]
+        made = {record.id for record in self._workspaces.list(private=True)}
+        return [own] + [
+            BlockPlace(block_type, self._user_id, agent_id)
+            for agent_id in self._agent_ids()
+            if private_to_both(self._user_id, agent_id) in made
+        ]
+
+    def _current(self, place: BlockPlace) -> Block | None:
+        """Return a block as its newest revision has it, after committing an edit of it by hand."""
+        workspace = self._opened(place)
+        if workspace is None:
+            return None
+        if workspace.remote is not None:
+            workspace.remote.refresh(place.path)
+        _commit_edit(workspace, place.path)
+        for _ in range(TRIES_MAX):
+            tip = workspace.tip()
+            found = workspace.history.find(tip, place.path)
+            if found is None:
+                return None
+            times = workspace.origins.times(place.path)
+            if workspace.tip() == tip:  # else the times may be those of a later revision
+                data = workspace.history.read(found)
+                return _block(place, workspace, data, times.created_at, times.updated_at)
+        raise _too_busy(place)
+
+    def _opened(self, place: BlockPlace) -> Workspace | None:
+        """Return the workspace of a block, or None if it was never made."""
+        return self._workspaces.private(place.workspace_id, create=False)
+
+    def _made(self, place: BlockPlace) -> Workspace:
+        """Return the workspace of a block. Make it if there is none."""
+        workspace = self._workspaces.private(place.workspace_id, create=True)
+        if workspace is None:
+            raise _no_block(place)
+        return workspace
+
+
+def _commit_edit(workspace: Workspace, path: WorkspacePath) -> None:
+    """Commit an edit of a file by hand. While a process holds the workspace, its edits are not committed."""
+    data: bytes | None = None
+    try:
+        data = workspace.read(path).data
+    except NotFound:
+        pass
+    except Failure:  # a file that cannot be kept: the newest revision stands
+        return
+    with suppress(WorkspaceBusy):
+        workspace.committed({path: None if data is None else blob_id(data)}, wait_s=READ_WAIT_S)
+
+
+def _block(
+    place: BlockPlace, workspace: Workspace, data: bytes, created_at: Stamp, updated_at: Stamp
+) -> Block:
+    return Block(
+        id=block_id(workspace.namespace, place.path),
+        type=place.type,
+        content=content_of(File(place.path, data).text),
+        scope=place.scope,
+        agent_id=place.agent_id,
+        created_at=created_at,
+        updated_at=updated_at,
+        version=version_of(data),
+    )
+
+
+def _line(place: BlockPlace, hit: RecallHit) -> BlockLine:
+    return BlockLine(place, hit.content, hit.score, hit.line_number, hit.updated_at)
+
+
+def _created_at(workspace: Workspace, path: WorkspacePath) -> Stamp:
+    return workspace.origins.times(path).created_at
+
+
+def _no_block(place: BlockPlace) -> NotFound:
+    return NotFound("block", place.name, remedy="write it first: nothing creates one by itself")
+
+
+def _too_busy(place: BlockPlace) -> Unavailable:
+    return Unavailable(place.path, "the block changes faster than it can be read and written")
