@@ -20,13 +20,16 @@ from workspaces.timestamp import Stamp
 RevisionId = NewType("RevisionId", str)
 """The hash of a git commit."""
 
-RevisionSource = Literal["turn", "edit", "api", "extract", "sleep", "director", "memorize", "sync"]
+RevisionSource = Literal[
+    "turn", "edit", "api", "mcp", "extract", "sleep", "director", "memorize", "sync"
+]
 
 SUBJECT_CHARACTERS_MAX = 100
 QUOTE_CHARACTERS_MAX = 60
 FIELD_CHARACTERS_MAX = 500
 
 _BECAUSE = {
+    "Adopted": ("adopted", 200),
     "Imported": ("imported from", 30),
     "Restored": ("restored from", 10),
     "Reverted": ("reverted", 10),
@@ -109,6 +112,8 @@ def trailers_of(text: str) -> dict[str, str]:
 
 def subject(changes: list[FileChange]) -> str:
     """Return a short summary for a person who reads a hundred: `MEMORY.md: +2 −1 · likes tea`."""
+    if not changes:
+        return "no file changed"
     if len(changes) != 1:
         names = ", ".join(change.path for change in changes)
         return _cut(f"{len(changes)} files: {names}", SUBJECT_CHARACTERS_MAX)

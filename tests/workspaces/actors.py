@@ -46,6 +46,7 @@ def over(workspace: Workspace, home: Home, tree: FileBlobs) -> Workspace:
         person=Author("owner", "usr_1", "edit"),
         clock=SystemClock(),
         origins=workspace.origins,
+        file_origins=workspace.file_origins,
         recall=workspace.recall,
     )
 

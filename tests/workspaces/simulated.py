@@ -370,6 +370,7 @@ class Process:
             person=PERSON,
             clock=clock,
             origins=None,
+            file_origins=None,
             recall=None,
             nonce=lambda: f"{self.number}-{self.life}-{next(nonces)}",
         )

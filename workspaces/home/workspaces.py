@@ -28,6 +28,7 @@ from workspaces.errors import (
     Refused,
     Unavailable,
 )
+from workspaces.history.file_origins import FileOrigins
 from workspaces.history.history import History
 from workspaces.history.line_origins import LineOrigins
 from workspaces.home.disposal import Disposal
@@ -305,6 +306,7 @@ class Workspaces:
         with self._open_lock:
             workspace = self._open.get(workspace_id)
         if workspace is not None:
+            workspace.file_origins.close()
             workspace.origins.forget()
             workspace.recall.forget()
         self._close(workspace_id)
@@ -365,6 +367,7 @@ class Workspaces:
             blobs=blobs,
             history=history,
             origins=origins,
+            file_origins=FileOrigins(self._home.search(name), history),
             recall=Recall(
                 self._home.search(name), blobs, history, origins, self._clock, self._embedder
             ),

@@ -26,10 +26,12 @@ from workspaces.coordination.writer_lock import WAIT_S, HeldLock, WriterLock
 from workspaces.durability import HERE, Durable
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable
 from workspaces.file import File, as_bytes
+from workspaces.history.file_origins import FileOrigins
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.line_origins import LineOrigins
 from workspaces.history.revert import Files, touched_paths, undo_changes
+from workspaces.history.source import ADOPTED
 from workspaces.ids import Namespace, Version, version_of
 from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
@@ -111,6 +113,7 @@ class Workspace:
         person: Author,
         clock: Clock,
         origins: LineOrigins,
+        file_origins: FileOrigins,
         recall: Recall,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
     ) -> None:
@@ -123,6 +126,7 @@ class Workspace:
         self.history = history
         """The history, for reading. Every write goes through this class."""
         self.origins = origins
+        self.file_origins = file_origins
         self.recall = recall
         self._blobs = blobs
         self._history = history
@@ -272,6 +276,19 @@ class Workspace:
                 held.fulfilled()
                 return Written(path, None, revision)
         raise Unavailable(path, "it changes faster than it can be deleted")
+
+    def adopt(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> RevisionId:
+        """Make a revision in which a person takes a file's body over, without changing the file.
+
+        Raises: NotFound when there is no file; Conflict when it is not what `expect` says.
+        """
+        path = WorkspacePath(path)
+        with self._edits.hold(by) as held:
+            if self._edits.check_precondition(path, expect) is None:
+                raise NotFound("file", path)
+            revision = self._history.record({}, by.saying(ADOPTED, path))
+            held.fulfilled()
+            return revision
 
     @contextmanager
     def command(self, by: Author) -> Generator[Command]:

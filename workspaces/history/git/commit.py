@@ -41,6 +41,8 @@ class Commit:
     parents: tuple[RevisionId, ...]
     at: Stamp
     author: str
+    author_id: str
+    """The id of the user or agent who wrote. In a foreign history it is the name of a mail address."""
     trailers: Mapping[str, str]
     committed: int
     """Git's commit date in seconds: the time of the commit, but never before its parents' dates. Git walks a
@@ -57,12 +59,14 @@ def parse_commit(revision: RevisionId, data: bytes) -> Commit:
     head, _, body = data.decode(errors="replace").partition("\n\n")
     fields = [line.partition(" ")[::2] for line in head.split("\n")]
     trailers = trailers_of(body)
+    author, _, identity = next(value for name, value in fields if name == "author").partition(" <")
     return Commit(
         revision,
         tree=ObjectId(next(value for name, value in fields if name == "tree")),
         parents=tuple(RevisionId(value) for name, value in fields if name == "parent"),
         at=Stamp(trailers.pop("At", EARLIEST)),
-        author=next(value for name, value in fields if name == "author").partition(" <")[0],
+        author=author,
+        author_id=identity.partition("@")[0],
         trailers=trailers,
         committed=_seconds(next(value for name, value in fields if name == "committer")),
     )

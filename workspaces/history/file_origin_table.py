@@ -1,0 +1,153 @@
+"""The tables of file origins, in a namespace's search database. See docs/data.md."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from workspaces.history.git.objects import ObjectId
+from workspaces.history.source import Source
+from workspaces.localfs.sqlite_file import transaction, use_log
+from workspaces.paths import WorkspacePath
+from workspaces.revision import RevisionId
+from workspaces.timestamp import Stamp
+
+FORMAT = 1
+"""Version of the tables. A file with another version is emptied and rebuilt."""
+
+WAIT_S = 30.0
+"""Seconds to wait for another process that catches up."""
+
+_TABLES = {
+    "file_origin_state": "(format INTEGER NOT NULL, tip TEXT)",
+    "file_event": "(path TEXT NOT NULL, revision TEXT NOT NULL, place TEXT NOT NULL, is_change INTEGER NOT"
+    " NULL, blob TEXT, body TEXT, is_new_body INTEGER NOT NULL, at TEXT NOT NULL, created_at TEXT NOT NULL,"
+    " source TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (path, revision)) WITHOUT ROWID",
+    "file_origin": "(path TEXT PRIMARY KEY, blob TEXT NOT NULL, revision TEXT NOT NULL, created_at TEXT NOT"
+    " NULL, updated_at TEXT NOT NULL, source TEXT NOT NULL, author TEXT NOT NULL) WITHOUT ROWID",
+}
+
+
+class FileEvent(NamedTuple):
+    """A revision that changed a file, or adopted it."""
+
+    path: str
+    revision: RevisionId
+    place: str
+    """Sorts events: greater than the place of every ancestor's."""
+    is_change: bool
+    """False if the revision only adopted the file."""
+    blob: ObjectId | None
+    """The file in this revision. None: deleted."""
+    body: str | None
+    """The git id of the body's bytes."""
+    is_new_body: bool
+    """True if the revision gave the file this body, or adopted it: its writer is to be believed for it."""
+    at: Stamp
+    created_at: Stamp
+    source: Source
+    author: str
+
+
+class FileOrigin(NamedTuple):
+    """Where the present content of a file comes from."""
+
+    path: WorkspacePath
+    blob: ObjectId
+    revision: RevisionId
+    """The newest revision that changed the file."""
+    created_at: Stamp
+    """The stamp of the first revision that had the file. A file that was deleted and made again is new."""
+    updated_at: Stamp
+    """The stamp of the newest revision that changed the file, front matter or body."""
+    source: Source
+    """Who is to be believed for the body."""
+    author: str
+    """The id of who wrote the body, or adopted it."""
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
+    try:
+        use_log(database, wait_s=WAIT_S)
+        database.execute("PRAGMA synchronous=NORMAL")
+        if _format(database) != FORMAT:
+            with transaction(database):
+                if _format(database) != FORMAT:
+                    empty(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def empty(database: sqlite3.Connection) -> None:
+    """Replace the tables by empty ones, within the caller's transaction."""
+    for table, columns in _TABLES.items():
+        database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute(f"CREATE TABLE {table} {columns}")
+    database.execute("INSERT INTO file_origin_state VALUES (?, NULL)", (FORMAT,))
+
+
+def tip_of(database: sqlite3.Connection) -> RevisionId | None:
+    """Return the revision that the tables have reached."""
+    row = database.execute("SELECT tip FROM file_origin_state").fetchone()
+    return None if row is None or row[0] is None else RevisionId(row[0])
+
+
+def move_tip(database: sqlite3.Connection, tip: RevisionId) -> None:
+    database.execute("UPDATE file_origin_state SET tip = ?", (tip,))
+
+
+def put_events(database: sqlite3.Connection, events: Iterable[FileEvent]) -> None:
+    database.executemany(
+        "INSERT OR REPLACE INTO file_event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", events
+    )
+
+
+def put_origins(database: sqlite3.Connection, origins: Iterable[FileOrigin]) -> None:
+    database.executemany("INSERT OR REPLACE INTO file_origin VALUES (?, ?, ?, ?, ?, ?, ?)", origins)
+
+
+def remove_origins(database: sqlite3.Connection, paths: Iterable[str]) -> None:
+    database.execute(
+        "DELETE FROM file_origin WHERE path IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(paths)),),
+    )
+
+
+def events_of(database: sqlite3.Connection, path: str) -> list[FileEvent]:
+    rows = database.execute("SELECT * FROM file_event WHERE path = ?", (path,))
+    return [FileEvent(*row) for row in rows]
+
+
+def origin_of(database: sqlite3.Connection, path: str) -> FileOrigin | None:
+    row = database.execute("SELECT * FROM file_origin WHERE path = ?", (path,)).fetchone()
+    return None if row is None else _origin(row)
+
+
+def origins_below(database: sqlite3.Connection, directory: str) -> list[FileOrigin]:
+    """Return the origins below a directory, ascending by path. `""` is the root."""
+    start = f"{directory}/" if directory else ""
+    rows = database.execute(
+        "SELECT * FROM file_origin WHERE path >= ? AND path < ? ORDER BY path",
+        (start, f"{start}\U0010ffff"),
+    )
+    return [_origin(row) for row in rows]
+
+
+def _origin(row: tuple[str, ...]) -> FileOrigin:
+    known: tuple[object, ...] = (WorkspacePath(row[0]), *row[1:])
+    return FileOrigin(*known)  # pyright: ignore[reportArgumentType] - the columns are the fields
+
+
+def _format(database: sqlite3.Connection) -> int | None:
+    exists = "SELECT 1 FROM sqlite_master WHERE name = 'file_origin_state'"
+    if not database.execute(exists).fetchone():
+        return None
+    row = database.execute("SELECT format FROM file_origin_state").fetchone()
+    return int(row[0]) if row else None
