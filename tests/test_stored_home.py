@@ -116,7 +116,7 @@ def test_sync_of_a_stored_home_pushes_only_the_unsent_file_and_pulls_nothing(
     assert synced[SHARED]["pushed"] == [UNSENT]
     for report in synced.values():
         assert report["pulled"] == report["refused"] == []
-        assert report["durable"] == {"local": True, "files": True, "history": True}
+        assert report["durable"] == {"files": "s3", "history": "s3"}
     again = terminal("sync", "--check", "--json").done().json
     assert all(one["pushed"] == one["pulled"] == one["refused"] == [] for one in again.values())
 
@@ -128,7 +128,9 @@ def test_a_second_machine_joins_the_bucket_of_a_stored_home(
     second = Terminal(tmp_path / "second", terminal.variables)
     second("--account", "default", "join", location).done()
     second("workspace", "attach", SHARED).done()
-    logs = [one["answer"]["body"] for one in stored["requests"] if "/log?" in one["path"]]
+    logs = [
+        one["answer"]["body"]["revisions"] for one in stored["requests"] if "/log?" in one["path"]
+    ]
     (unsent, *sent) = next(log for log in logs if log[0]["paths"] == [UNSENT])
     found = [one["revision"] for one in second("log", SHARED, "--json").done().json]
     assert found == [one["revision"] for one in sent]

@@ -19,7 +19,7 @@ from harness.sandboxes.record import SandboxRecord
 from workspaces.accounts.account import Principal
 from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.clock import Clock
-from workspaces.errors import NotFound, Refused
+from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.home.workspaces import (
     Workspaces,
     is_private,
@@ -75,6 +75,24 @@ class AgentCatalog:
         own = {"sandbox": self._sandboxes.get(sandbox).id} if sandbox else {}
         stated = {**config, **own, **({"workspaces": mounts} if mounts else {})}
         return self.add({"name": name, "config": stated})
+
+    def open_or_create(
+        self,
+        name: str,
+        *,
+        workspaces: Sequence[Workspace | str] = (),
+        sandbox: str | None = "default",
+        **config: Any,
+    ) -> AgentRecord:
+        """Return the agent with this name. Create it if there is none; else it stays as it is."""
+        try:
+            return self.get(name)
+        except NotFound:
+            pass
+        try:
+            return self.create(name, workspaces=workspaces, sandbox=sandbox, **config)
+        except AlreadyExists:  # another process was faster
+            return self.get(name)
 
     def add(self, fields: Mapping[str, Any]) -> AgentRecord:
         """Create an agent from the fields of a record, as a program gives them."""

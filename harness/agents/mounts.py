@@ -73,5 +73,7 @@ def allows_writing(sandbox: SandboxRecord | None) -> bool:
 
 def mount_name(workspace_name: str) -> str:
     """Return a workspace's name with every character that a mount name may not hold as `-`."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in ".-") else "-" for c in workspace_name)
-    return kept.lstrip(".-")[:64] or "workspace"
+    kept = "".join(
+        c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in workspace_name
+    )
+    return kept.lstrip("._-")[:64] or "workspace"

@@ -34,7 +34,8 @@ TURN_DOLLARS_MAX = 10_000
 
 
 class MountConfig(StrictModel):
-    name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
+    name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """A leading `_` marks a private mount, such as `_agent` and `_user`."""
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
     sandbox: SandboxId | None = None
     """Absent: the agent's sandbox. Null: no sandbox, so the mount is read-only.

@@ -160,7 +160,7 @@ class Client:
     async def pending(self, conversation_id: str) -> tuple[PendingCall, ...]:
         """Return the pending calls of a conversation."""
         found = await self.ask("GET", f"{_conversation(conversation_id)}/approvals")
-        return tuple(map(pending_of, found["pending"]))
+        return tuple(map(pending_of, found["approvals"]))
 
     async def cancel(self, conversation_id: str) -> bool:
         """Cancel the turn that runs or waits in a conversation, on any server. Return False when there is
@@ -252,7 +252,7 @@ class Client:
 
     async def files(self, workspace: RecordReference, prefix: str = "") -> list[JsonObject]:
         """Return path, size and version of each file."""
-        return await self.ask("GET", _workspace(workspace) + "/files", prefix=prefix)
+        return (await self.ask("GET", _workspace(workspace) + "/files", prefix=prefix))["files"]
 
     # the rest
 
@@ -329,9 +329,9 @@ class Client:
             page = await self.ask("GET", path, **query)
             for one in page[name]:
                 yield one
-            if page["next"] is None:
+            if page["nextCursor"] is None:
                 return
-            query["cursor"] = page["next"]
+            query["cursor"] = page["nextCursor"]
 
 
 class _Patience:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from harness.agents.mounts import mount_name
 from harness.client.connection import Connection
+from workspaces.errors import AlreadyExists, NotFound
 from workspaces.storage.records import JsonObject
 from workspaces.validation import StrictModel
 
@@ -25,6 +26,17 @@ class Records:
     async def create(self, name: str, **fields: Any) -> JsonObject:
         """Create a record. `fields` are its other fields, as in `description="…", config={…}`."""
         return await self._ask("POST", fields={"name": name, **fields})
+
+    async def open_or_create(self, name: str, **fields: Any) -> JsonObject:
+        """Return the record with this name. Create it if there is none; else it stays as it is."""
+        try:
+            return await self.get(name)
+        except NotFound:
+            pass
+        try:
+            return await self.create(name, **fields)
+        except AlreadyExists:  # another client was faster
+            return await self.get(name)
 
     async def list(self) -> list[JsonObject]:
         return (await self._ask("GET"))[self._kind]

@@ -50,8 +50,9 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
     concerned = [reached.get(name, HERE) for name in set(changed) or {m.name for m, _ in shared}]
     if not concerned:
         return HERE
-    return Durable(
-        all(durable.files for durable in concerned), all(durable.history for durable in concerned)
+    return Durable.of(
+        files=all(one.files == "s3" for one in concerned),
+        history=all(one.history == "s3" for one in concerned),
     )
 
 

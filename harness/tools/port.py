@@ -71,7 +71,8 @@ class Tool(Generic[I]):
     A tool that runs a program is a coroutine; all others are called in a thread."""
     is_writing: bool
     suits: Callable[[Mount, ToolContext], bool] = _any_mount
-    """Returns True for a mount that the tool can be used on. Without any such mount it is not offered."""
+    """Returns True for a mount that the tool can be used on; one that writes also needs a writable mount.
+    Without any such mount it is not offered."""
     asks: Callable[[I, ToolContext], Mount | None] = _never
     """Returns the mount whose use a person must approve first. It raises Failure if the call cannot
     succeed."""
@@ -79,12 +80,22 @@ class Tool(Generic[I]):
     """For a tool that writes only with some inputs: returns True if it writes with this one."""
 
     def spec(self, context: ToolContext) -> ToolSpec:
-        suited = [mount.name for mount in context.mounts if self.suits(mount, context)]
-        return _spec(self.name, self.input, tuple(suited) if len(context.mounts) > 1 else ())
+        names = tuple(mount.name for mount in self._suited(context))
+        if len(context.mounts) < 2:
+            return _spec(self.name, self.input, (), False)
+        # without a name the default is meant: where the tool cannot use it, a name is required
+        return _spec(self.name, self.input, names, context.default_name not in names)
 
     def is_offered(self, context: ToolContext) -> bool:
-        suited = [mount for mount in context.mounts if self.suits(mount, context)]
-        return any(mount.is_writable or not self.is_writing for mount in suited)
+        return bool(self._suited(context))
+
+    def _suited(self, context: ToolContext) -> list[Mount]:
+        """Return the mounts that the tool can be used on."""
+        return [
+            mount
+            for mount in context.mounts
+            if self.suits(mount, context) and (mount.is_writable or not self.is_writing)
+        ]
 
     def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
         """Return the approval that the call needs, or None. A call that must fail needs none: its error
@@ -242,19 +253,27 @@ def as_text(failure: Failure) -> str:
 
 
 @lru_cache(maxsize=SPECS_MAX)
-def _spec(name: str, input_type: type[StrictModel], workspaces: tuple[str, ...]) -> ToolSpec:
+def _spec(
+    name: str, input_type: type[StrictModel], workspaces: tuple[str, ...], is_named: bool
+) -> ToolSpec:
     """Return the description of a tool. It is cached: every turn needs it, and building it takes longer than
     the rest of the request."""
-    return ToolSpec(name, render(f"tools/{name}.md"), _schema(input_type, workspaces))
+    return ToolSpec(name, render(f"tools/{name}.md"), _schema(input_type, workspaces, is_named))
 
 
-def _schema(input_type: type[StrictModel], workspaces: tuple[str, ...]) -> dict[str, Any]:
-    """Return the JSON Schema of the input. `workspace` is part of it only if there is a choice."""
+def _schema(
+    input_type: type[StrictModel], workspaces: tuple[str, ...], is_named: bool
+) -> dict[str, Any]:
+    """Return the JSON Schema of the input. `workspace` is part of it only if there is a choice.
+
+    `is_named` says that a call must name the workspace.
+    """
     full = input_type.model_json_schema(by_alias=True)
     properties = {name: _plain(value) for name, value in full["properties"].items()}
     if properties.pop("workspace", None) and workspaces:
         properties["workspace"] = {"type": "string", "enum": list(workspaces)}
-    required = full.get("required", [])
+    is_required = is_named and "workspace" in properties
+    required = [*full.get("required", []), *(["workspace"] if is_required else [])]
     return {
         "type": "object",
         "properties": properties,

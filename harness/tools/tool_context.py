@@ -96,11 +96,18 @@ class ToolContext:
             raise Refused("workspace", name, rule, remedy=f"there are: {', '.join(names)}")
         raise Refused("workspace", name, "is unknown", remedy=f"there are: {', '.join(names)}")
 
+    @property
+    def default_name(self) -> str | None:
+        """Return the name of the default mount: the first that is not private."""
+        return next((mount.name for mount in self.mounts if not mount.is_private), None)
+
     def writable(self, name: str | None) -> Mount:
         mount = self.mount(name)
         if not mount.is_writable:
             rule = "is mounted read-only here: it can be read, and nothing can be changed in it"
-            raise Refused("workspace", mount.name, rule)
+            others = [other.name for other in self.mounts if other.is_writable]
+            remedy = f"writable: {', '.join(others)}" if others else None
+            raise Refused("workspace", mount.name, rule, remedy=remedy)
         return mount
 
     def mount_to_approve(self, name: str | None, path: str) -> Mount | None:

@@ -59,8 +59,8 @@ class Ending:
             **({"error": _error(self.failure)} if self.failure else {}),
             **({"unavailable": list(self.unavailable)} if self.unavailable else {}),
             **({"leftOut": list(self.left_out)} if self.left_out else {}),
-            **({"shared": True} if self.durable.files else {}),
-            **({"history": True} if self.durable.history else {}),
+            **({"shared": True} if self.durable.files == "s3" else {}),
+            **({"history": True} if self.durable.history == "s3" else {}),
             **_remarks_json(self.remarks),
         }
 
@@ -112,7 +112,7 @@ def ending_of(data: JsonObject) -> Ending:
         failure=failure,
         unavailable=tuple(data.get("unavailable", ())),
         left_out=tuple(data.get("leftOut", ())),
-        durable=Durable(data.get("shared", False), data.get("history", False)),
+        durable=Durable.of(files=data.get("shared", False), history=data.get("history", False)),
         remarks=tuple(map(remark_of, data.get("context", ()))),
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness import Harness
 from harness.messages.message import ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
+from workspaces.errors import Refused
 
 
 def test_memory_written_in_a_conversation_is_known_in_another(home: Path) -> None:
@@ -19,6 +22,29 @@ def test_memory_written_in_a_conversation_is_known_in_another(home: Path) -> Non
     with Harness.open(home) as harness:  # another process, another day
         reply = harness.run("What kind of answers do I like?", agent="helper", conversation="c2")
         assert "short answers" in reply.reply
+
+
+def test_records_are_opened_or_created_by_name_and_stay_as_they_are(harness: Harness) -> None:
+    for description in ("first", "second"):
+        journal = harness.workspaces.open_or_create("journal", description=description)
+        agent = harness.agents.open_or_create("helper", workspaces=[journal], system=description)
+    assert (journal.record.description, agent.config.system) == ("first", "first")
+    assert harness.workspaces.open_or_create("plain", template="coding").files() != journal.files()
+    with pytest.raises(Refused, match="template"):
+        harness.workspaces.open_or_create("other", template="no such template")
+
+
+def test_a_workspace_writes_as_its_principal(harness: Harness) -> None:
+    journal = harness.workspaces.create("journal")
+    first = journal.write("notes/tea.md", "green\n")
+    journal.write("notes/tea.md", "black\n", expect=first.version)
+    journal.restore("notes/tea.md", first.revision or "")
+    journal.revert("head")
+    journal.delete("notes/tea.md")
+    made = journal.log("notes/tea.md")
+    owner = harness.rooms.principal.user
+    assert len(made) == 5
+    assert {(one.author, one.trailers["Source"]) for one in made} == {(owner.name, "api")}
 
 
 def test_the_revision_of_a_memory_line_names_its_conversation_turn_and_event(home: Path) -> None:

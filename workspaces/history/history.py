@@ -359,10 +359,11 @@ class History:
         path: WorkspacePath | None = None,
         start: View = HEAD,
         since: RevisionId | None = None,
+        skip: int = 0,
         limit: int = 50,
     ) -> list[Revision]:
-        """Return revisions, newest first. With a path, only the revisions that touched it. With `since`, only
-        the revisions that `start` has gained since then."""
+        """Return revisions, newest first, without the first `skip`. With a path, only the revisions that
+        touched it. With `since`, only the revisions that `start` has gained since then."""
         if self.tip() is None:
             return []
         out = self._git(
@@ -371,6 +372,7 @@ class History:
             "--name-only",
             "--no-renames",
             log.FORMAT,
+            f"--skip={skip}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
             branch.NAME if start == HEAD else start,
@@ -381,9 +383,15 @@ class History:
         return log.parse_log(out)
 
     def changes(
-        self, *, path: WorkspacePath | None = None, start: View = HEAD, limit: int = 50
+        self,
+        *,
+        path: WorkspacePath | None = None,
+        start: View = HEAD,
+        skip: int = 0,
+        limit: int = 50,
     ) -> list[RevisionChanges]:
-        """Return revisions with their changes, newest first. A merge is compared with its first parent."""
+        """Return revisions with their changes, newest first, without the first `skip`. A merge is compared
+        with its first parent."""
         revision = self.resolve(start)
         if revision is None:
             return []
@@ -392,6 +400,7 @@ class History:
             *PATCH_OPTIONS,
             "--diff-merges=first-parent",
             log.FORMAT,
+            f"--skip={skip}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
             "--end-of-options",
             revision,

@@ -136,6 +136,24 @@ class Workspaces:
         workspace.plant(files, by=self._principal.author("api"))
         return workspace
 
+    def open_or_create(
+        self,
+        name: str,
+        *,
+        template: str = "default",
+        description: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Workspace:
+        """Return the workspace with this name. Create it if there is none; else it stays as it is."""
+        try:
+            return self.get(name)
+        except NotFound:
+            pass
+        try:
+            return self.create(name, template=template, description=description, config=config)
+        except AlreadyExists:  # another process was faster
+            return self.get(name)
+
     def get(self, reference: str) -> Workspace:
         """Return the workspace with this id or name.
 
@@ -276,7 +294,7 @@ class Workspaces:
         report = self.sync(workspace_id).push_dirty()
         if report.unfollowed is not None:
             raise report.unfollowed
-        return report.durable == Durable(files=True, history=True)
+        return report.durable == Durable(files="s3", history="s3")
 
     def open(self, record: WorkspaceRecord) -> Workspace:
         with self._open_lock:
@@ -373,6 +391,7 @@ class Workspaces:
             ),
             lock=WriterLock(self._home.lock(name)),
             person=self._principal.owner.author("edit"),
+            author=self._principal.author("api"),
             clock=self._clock,
         )
         if record.is_shared:

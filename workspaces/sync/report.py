@@ -45,7 +45,7 @@ class SyncReport:
 
     @property
     def durable(self) -> Durable:
-        return Durable(self.is_durable, self.history)
+        return Durable.of(files=self.is_durable, history=self.history)
 
 
 class SyncProgress:

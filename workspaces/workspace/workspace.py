@@ -116,8 +116,10 @@ class Workspace:
         file_origins: FileOrigins,
         recall: Recall,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
+        author: Author | None = None,
     ) -> None:
-        """`person` is the author of every change that no lock holder declared."""
+        """`person` is the author of every change that no lock holder declared. `author` is the author of the
+        writes that name none; by default the person."""
         self.record = record
         self.namespace = namespace
         self.root = root
@@ -131,6 +133,7 @@ class Workspace:
         self._blobs = blobs
         self._history = history
         self._person = person
+        self._author = author or person
         edits = self._edits = ManualEdits(
             record,
             namespace,
@@ -215,10 +218,16 @@ class Workspace:
         return self._history.log(path=WorkspacePath(path) if path else None, limit=limit)
 
     def write(
-        self, path: str, data: bytes | str, *, by: Author, expect: Version | Wildcard = ANY
+        self,
+        path: str,
+        data: bytes | str,
+        *,
+        by: Author | None = None,
+        expect: Version | Wildcard = ANY,
     ) -> Written:
-        """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY."""
-        path = WorkspacePath(path)
+        """Set a file. `expect` is the version the writer has seen, ABSENT, or ANY. `by` is the author of the
+        revision; by default the principal that opened the workspace."""
+        path, by = WorkspacePath(path), by or self._author
         data = as_bytes(data) if isinstance(data, str) else data
         self._quota.check_file(path, data)
         if self.remote is not None and expect is not ANY:
@@ -254,12 +263,14 @@ class Workspace:
 
         return self.change(list(first_files), plan, by=by)
 
-    def delete(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> Written:
+    def delete(
+        self, path: str, *, by: Author | None = None, expect: Version | Wildcard = ANY
+    ) -> Written:
         """Remove a file. Its last version stays in the history.
 
         Raises: NotFound when there is no file.
         """
-        path = WorkspacePath(path)
+        path, by = WorkspacePath(path), by or self._author
         if self.remote is not None and expect is not ANY:
             return self._write_decided(self.remote, path, None, by, expect)
         with self._edits.hold(by) as held:
@@ -308,17 +319,17 @@ class Workspace:
                 command.after = self._edits.last_scan
                 held.fulfilled()
 
-    def restore(self, path: str, view: View, *, by: Author) -> Written:
+    def restore(self, path: str, view: View, *, by: Author | None = None) -> Written:
         """Set a file to its content at a revision, or delete it if it was not there, as a new revision."""
         path = WorkspacePath(path)
         revision = self._history.resolve(view)
         blob = self._history.find(revision, path)
-        by = by.saying("Restored", revision or "")
+        by = (by or self._author).saying("Restored", revision or "")
         if blob is None:
             return self.delete(path, by=by)
         return self.write(path, self._history.read(blob), by=by)
 
-    def revert(self, view: View, *, by: Author) -> RevisionId | None:
+    def revert(self, view: View, *, by: Author | None = None) -> RevisionId | None:
         """Undo one revision, and nothing else, as a new revision. Return None if it is undone already.
 
         Raises: Refused when the same lines were changed again since.
@@ -329,7 +340,8 @@ class Workspace:
         def plan(now: Files) -> Files:
             return undo_changes(self._history, revision, now)
 
-        return self.change(paths, plan, by=by.saying("Reverted", revision))
+        by = (by or self._author).saying("Reverted", revision)
+        return self.change(paths, plan, by=by)
 
     def change(
         self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author
@@ -480,7 +492,7 @@ class Workspace:
                         follow()
                     version = None if data is None else version_of(data)
                     is_new = current is None and data is not None
-                    return Written(path, version, revision, Durable(files=True), is_new)
+                    return Written(path, version, revision, Durable(files="s3"), is_new)
             remote.refresh(path)
         raise Unavailable(path, "it changes faster than it can be written")
 

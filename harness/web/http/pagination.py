@@ -1,15 +1,17 @@
 """Pages of long lists, in one form for all lists.
 
-A request names a page by `limit` and by the `cursor` from the previous page. The page's `next` is the cursor
-of the following page, or null on the last page.
+A page is an object whose list is named by the last word of the path, or by what that word lists (`log`:
+`revisions`). A request names a page by `limit` and by the `cursor` from the previous page. The page's
+`nextCursor` is the cursor of the following page, or null on the last page. A short list is one page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from harness.web.http.route_docs import TEXT_OR_NULL, Count, Query, Schema, list_of, object_of
 
@@ -23,7 +25,7 @@ T = TypeVar("T")
 class PageQuery(Query):
     limit: Annotated[Count, Field(le=PAGE_MAX)] = PAGE
     cursor: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """The `next` of the previous page."""
+    """The `nextCursor` of the previous page."""
 
 
 def page_of(
@@ -40,8 +42,18 @@ def page_of(
     """
     items = rows[:limit]
     following = place(items[-1]) if len(rows) > limit else None
-    return {name: [shown(item) for item in items], "next": following}
+    return {name: [shown(item) for item in items], "nextCursor": following}
+
+
+def whole(name: str, items: Iterable[Any]) -> dict[str, Any]:
+    """Return a list that is one page as JSON."""
+    return {name: list(items), "nextCursor": None}
+
+
+def in_camel_case(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document of the command line with its fields spelled as everywhere over HTTP."""
+    return {to_camel(name): value for name, value in document.items()}
 
 
 def page_schema(name: str, item: Schema) -> Schema:
-    return object_of({name: list_of(item), "next": TEXT_OR_NULL})
+    return object_of({name: list_of(item), "nextCursor": TEXT_OR_NULL})

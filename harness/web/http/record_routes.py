@@ -18,6 +18,7 @@ from harness.bootstrap.composition import PrincipalServices
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
+from harness.web.http.pagination import page_schema, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     DELETED,
@@ -27,8 +28,6 @@ from harness.web.http.route_docs import (
     Schema,
     Switch,
     answers,
-    list_of,
-    object_of,
     patch_of,
     refusals,
     schema_of,
@@ -92,7 +91,8 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         return Json(record, 201, {"Location": address_of(request, path)})
 
     def list_(caller: Caller) -> Json:
-        return Json({family.plural: [record.as_json() for record in family.list(caller)]})
+        records = (record.as_json() for record in family.list(caller))
+        return Json(whole(family.plural, records))
 
     def show(caller: Caller, reference: ReferenceParameter) -> Json:
         return Json(family.get(caller, reference).as_json())
@@ -129,8 +129,8 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         },
         openapi_extra=takes(family.new, sent),
     )
-    items = object_of({family.plural: list_of(schema_of(shape))})
-    listed = answers(items, {family.plural: [example]})
+    items = page_schema(family.plural, schema_of(shape))
+    listed = answers(items, whole(family.plural, [example]))
     add("GET", "", list_, f"List the {family.plural}", responses=listed)
     add("GET", "/{id}", show, f"Show {one}", responses=answers(shape, example))
     add(

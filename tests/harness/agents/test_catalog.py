@@ -107,7 +107,8 @@ def test_agent_names_are_unique(harness: Harness) -> None:
         ("my notes", "my-notes"),
         ("..x", "x"),
         ("日本", "workspace"),
-        ("a/b_c", "a-b-c"),
+        ("a/b_c", "a-b_c"),
+        ("_user", "user"),
         ("x" * 100, "x" * 64),
     ],
 )

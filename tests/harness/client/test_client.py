@@ -285,6 +285,10 @@ def test_the_client_creates_reads_changes_and_deletes_records(home: Home, puppet
     async def test() -> None:
         async with opened() as client:
             journal = await client.workspaces.create("my #1 journal", description="Days.")
+            assert journal == await client.workspaces.open_or_create("my #1 journal")
+            spare = await client.agents.open_or_create("spare", workspaces=[journal])
+            assert spare == await client.agents.open_or_create("spare", model="demo")
+            await client.agents.delete(spare)
             helper = await client.agents.create("helper", workspaces=[journal], model="demo")
             assert helper == harness.agents.get("helper").as_json()
             (mount,) = helper["config"]["workspaces"]

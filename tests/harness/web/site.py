@@ -42,6 +42,13 @@ class Caller:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def list(self, path: str, name: str, **more: Any) -> list[Any]:
+        """The list of an answer, which is the only page."""
+        page = self.get(path, **more)
+        assert set(page) == {name, "nextCursor"}, page
+        assert page["nextCursor"] is None
+        return page[name]
+
     def post(self, path: str, fields: object, status: int = 201, **more: Any) -> Any:
         answer = self("POST", path, json=fields, **more)
         assert answer.status_code == status, answer.text

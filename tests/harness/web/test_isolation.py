@@ -244,7 +244,7 @@ def test_a_conversation_of_another_user_is_404(tenants: Tenants) -> None:
     for path in ("", "/stream"):
         bob.refused(404, "GET", f"/v1/agents/{tenants.ids['agent']}/events/hers{path}")
     mine = bob.get(f"/v1/agents/{tenants.ids['agent']}/conversations")
-    assert mine == {"conversations": [], "next": None}
+    assert mine == {"conversations": [], "nextCursor": None}
     assert ada.get(f"/v1/conversations/{conversation}")["key"] == "her key"
     assert ada("GET", f"/v1/conversations/{conversation}/receipts").status_code == 403
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import schemathesis
@@ -67,6 +67,67 @@ def test_the_openapi_document_is_complete(site: Site) -> None:
             assert answer["description"] != "Successful Response", (path, method, status)
     names = [operation["operationId"] for _, _, operation in operations(found)]
     assert len(set(names)) == len(names)
+
+
+VERBS = {"log": "revisions", "blame": "lines", "recall": "hits", "diff": "files"}
+"""What is listed where the last word of a path is what was done."""
+
+SPELLED_ELSEWHERE = {"memory_policy", "input_schema", "archival_mode", "archival_limit"}
+"""Fields of a source document or of a provider's notation."""
+
+NO_LISTS = {"/v1/usage", "/v1/agents/{id}/events/{eventId}", "/v1/conversations/{id}"}
+"""One document each, with lists inside."""
+
+
+def test_a_list_is_an_object_named_by_its_path_with_a_cursor(site: Site) -> None:
+    listed: list[str] = []
+    for path, method, operation in operations(site.app.openapi()):
+        if method != "get" or not path.startswith(("/v1/", "/accounts")) or path in NO_LISTS:
+            continue
+        schema = operation["responses"]["200"]["content"].get("application/json", {}).get("schema")
+        if schema is None:
+            continue  # a file, or a stream
+        assert schema.get("type") != "array", path
+        fields = schema.get("properties", {})
+        lists = [name for name, field in fields.items() if field.get("type") == "array"]
+        last = path.rpartition("/")[2]
+        if lists or "nextCursor" in fields:
+            assert (lists, "nextCursor" in fields) == ([VERBS.get(last, last)], True), path
+            assert set(schema["required"]) >= {*lists, "nextCursor"}
+            listed.append(last)
+    assert len(listed) >= 14
+
+
+def test_every_field_of_a_v1_or_accounts_route_is_in_camel_case(site: Site) -> None:
+    document = site.app.openapi()
+    wrong = {
+        f"{path} {name}"
+        for path, _, operation in operations(document)
+        if path.startswith(("/v1/", "/accounts"))
+        for name in _names(operation, document)
+        if "_" in name and name not in SPELLED_ELSEWHERE
+    }
+    assert wrong == set()
+
+
+def _names(part: Any, document: Any) -> Iterator[str]:
+    """The names of all fields in a part of the document, references followed. No schema contains itself."""
+    if isinstance(part, list):
+        for one in cast("list[Any]", part):
+            yield from _names(one, document)
+    if not isinstance(part, dict):
+        return
+    for name, one in cast("dict[str, Any]", part).items():
+        if name == "$ref":
+            target = document
+            for step in one.removeprefix("#/").split("/"):
+                target = target[step]
+            yield from _names(target, document)
+        elif name == "properties":
+            yield from one
+            yield from _names(list(one.values()), document)
+        else:
+            yield from _names(one, document)
 
 
 def test_every_example_of_a_new_record_in_the_document_creates_a_record(site: Site) -> None:

@@ -63,7 +63,7 @@ def test_pushing_a_single_revision_takes_three_requests(a: Replica, prefix: Memo
     a.workspace.write(MEMORY, "two\n", by=AGENT)
     prefix.asked.clear()
     report = a.sync.push_dirty()
-    assert report.durable.as_json() == {"local": True, "files": True, "history": True}
+    assert report.durable.as_json() == {"files": "s3", "history": "s3"}
     kinds = [one.split(".")[-1] for one in prefix.asked]
     assert sorted(kinds[:2]) == ["bundle", "md"], "at the same time"
     assert kinds[2:] == ["json"]
@@ -224,9 +224,9 @@ def test_a_file_refused_by_the_store_is_not_reported_as_durable(
         a.put("long.md", "two\n")
         for sync in (a.sync.push_dirty, a.sync.run, a.sync.push_dirty):
             durable = sync().durable
-            assert durable.as_json() == {"local": True, "files": False, "history": False}
+            assert durable.as_json() == {"files": "here", "history": "here"}
             assert head(prefix, a).tip != a.workspace.tip()
-    assert a.sync.push_dirty().durable.as_json() == {"local": True, "files": True, "history": True}
+    assert a.sync.push_dirty().durable.as_json() == {"files": "s3", "history": "s3"}
 
 
 def test_a_file_blocked_by_a_refused_remote_file_is_not_reported_as_durable(
@@ -239,9 +239,9 @@ def test_a_file_blocked_by_a_refused_remote_file_is_not_reported_as_durable(
     there.write("long.md", bytes(a.workspace.record.config.quota.file_bytes + 1), expect=ANY)
     for text in ("one\n", "two\n"):
         a.put("long.md", text)
-        assert not a.sync.run().durable.files
+        assert a.sync.run().durable.files == "here"
     there.delete("long.md", expect=ANY)
-    assert a.sync.run().durable.as_json() == {"local": True, "files": True, "history": True}
+    assert a.sync.run().durable.as_json() == {"files": "s3", "history": "s3"}
     assert there.read("long.md").data == b"two\n"
 
 
@@ -512,7 +512,7 @@ def test_an_unusable_history_head_is_reported_and_stays_unchanged(
     assert report.unfollowed is not None
     assert report.unfollowed.remedy or "limit" in str(report.unfollowed)
     assert report.pushed == [MEMORY]
-    assert report.durable.as_json() == {"local": True, "files": True, "history": False}
+    assert report.durable.as_json() == {"files": "s3", "history": "here"}
     assert packs(prefix, a).read("head.json").data == written
     assert tip in [one.id for one in a.workspace.log()]
     packs(prefix, a).delete("head.json", expect=ANY)
@@ -688,9 +688,9 @@ def test_a_conditional_write_reports_durable_files_and_a_history_not_yet_durable
     a: Replica, prefix: MemoryPrefix
 ) -> None:
     written = a.workspace.write(MEMORY, "one\n", by=CALLER, expect=ABSENT)
-    assert written.durable.as_json() == {"local": True, "files": True, "history": False}
+    assert written.durable.as_json() == {"files": "s3", "history": "here"}
     told = a.workspace.write(MEMORY, "two\n", by=CALLER)
-    assert told.durable.as_json() == {"local": True, "files": False, "history": False}
+    assert told.durable.as_json() == {"files": "here", "history": "here"}
 
 
 def test_a_write_requests_a_flush_and_a_sync_does_not(tmp_path: Path) -> None:

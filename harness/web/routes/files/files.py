@@ -15,6 +15,7 @@ from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.body import read_body
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
+from harness.web.http.pagination import page_of, page_schema, whole
 from harness.web.http.precondition import Expectation, Precondition, etag
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
@@ -22,9 +23,9 @@ from harness.web.http.route_docs import (
     NUMBER,
     TEXT,
     TEXT_OR_NULL,
+    Count,
     Query,
     answers,
-    list_of,
     object_of,
     refusals,
 )
@@ -47,7 +48,8 @@ router = APIRouter(
 FilePath = Annotated[str, Path(description="Path relative to the workspace.")]
 
 BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
-DURABLE = object_of({name: {"type": "boolean"} for name in ("local", "files", "history")})
+DURABLE = object_of({name: {"enum": ["s3", "here"]} for name in ("files", "history")})
+FILE = object_of({"path": TEXT, "size": NUMBER, "version": TEXT}, optional=["size", "version"])
 WRITTEN = object_of(
     {"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL, "durable": DURABLE}
 )
@@ -55,7 +57,7 @@ WRITTEN_EXAMPLE = {
     "path": "notes/tea.md",
     "version": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
     "revision": "8f3c1b2a9d4e5f60718293a4b5c6d7e8f9a0b1c2",
-    "durable": {"local": True, "files": False, "history": False},
+    "durable": {"files": "here", "history": "here"},
 }
 GONE = object_of({"deleted": {"const": True}, "revision": TEXT_OR_NULL, "durable": DURABLE})
 GONE_EXAMPLE = {
@@ -89,6 +91,10 @@ class FileListQuery(Query):
     """Only paths that begin with this text, as in `notes/`."""
     revision: str = HEAD
     """List the files of this revision."""
+    limit: Count | None = None
+    """The length of a page; default: all files at once."""
+    cursor: str | None = None
+    """The `nextCursor` of the previous page: its last path."""
 
 
 class FileReadQuery(Query):
@@ -101,10 +107,8 @@ class FileReadQuery(Query):
     summary="List the files",
     response_model=None,
     responses=answers(
-        list_of(
-            object_of({"path": TEXT, "size": NUMBER, "version": TEXT}, optional=["size", "version"])
-        ),
-        [{"path": "MEMORY.md", "size": 3, "version": WRITTEN_EXAMPLE["version"]}],
+        page_schema("files", FILE),
+        whole("files", [{"path": "MEMORY.md", "size": 3, "version": WRITTEN_EXAMPLE["version"]}]),
     ),
 )
 def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()]) -> Json:
@@ -113,7 +117,17 @@ def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()
         files = listing(place.scan())
     else:
         files = [{"path": path} for path in place.files(view=query.revision)]
-    return Json([file for file in files if file["path"].startswith(query.prefix)])
+    after = query.cursor or ""
+    chosen = [f for f in files if f["path"].startswith(query.prefix) and f["path"] > after]
+    limit = len(chosen) if query.limit is None else query.limit
+    page = page_of(
+        "files",
+        chosen[: limit + 1],
+        limit,
+        shown=lambda file: file,
+        place=lambda file: file["path"],
+    )
+    return Json(page)
 
 
 @router.get(

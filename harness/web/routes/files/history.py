@@ -24,6 +24,7 @@ from harness.presentation.file_json import (
 from harness.web.http.body import Fields
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
+from harness.web.http.pagination import PAGE, in_camel_case, page_of, page_schema, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
@@ -43,11 +44,15 @@ from harness.web.http.route_docs import (
     takes,
 )
 from harness.web.routes.files.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
-from workspaces.errors import WorkspaceBusy
-from workspaces.history.history import HEAD
+from workspaces.errors import Refused, WorkspaceBusy
+from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
+from workspaces.revision import Revision
 from workspaces.validation import StrictModel, parse
 from workspaces.workspace.workspace import Workspace
+
+LOG_PAGE_MAX = 1_000
+"""Revisions in one answer. With their changes, each may be long."""
 
 router = APIRouter(
     route_class=Route,
@@ -91,7 +96,7 @@ DIFFERENCE: Schema = object_of(
 )
 LINE: Schema = object_of(
     {
-        "line_number": NUMBER,
+        "lineNumber": NUMBER,
         "text": TEXT,
         "revision": TEXT,
         "at": TEXT,
@@ -106,7 +111,9 @@ PROBLEM: Schema = object_of({"path": TEXT, "kind": TEXT, "detail": TEXT})
 class LogQuery(Query):
     path: str | None = None
     """Only revisions that changed this file."""
-    limit: Count = 50
+    limit: Annotated[Count, Field(le=LOG_PAGE_MAX)] = PAGE
+    cursor: Annotated[str, Field(max_length=100)] | None = None
+    """The `nextCursor` of the previous page. Newer revisions do not move it."""
     patch: Switch = False
     """Include the changes of each revision."""
 
@@ -140,7 +147,7 @@ class RevertRequest(StrictModel):
     "/log",
     summary="List the revisions, newest first",
     response_model=None,
-    responses=answers(list_of(REVISION), [REVISION_EXAMPLE]),
+    responses=answers(page_schema("revisions", REVISION), whole("revisions", [REVISION_EXAMPLE])),
 )
 def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
     """List the revisions.
@@ -150,11 +157,16 @@ def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
     """
     headers = _commit_edits(place)
     file = WorkspacePath(query.path) if query.path else None
-    if query.patch:
-        changes = place.history.changes(path=file, limit=query.limit)
-        return Json([change_document(change) for change in changes], headers=headers)
-    revisions = place.log(file, limit=query.limit)
-    return Json([revision_document(revision) for revision in revisions], headers=headers)
+    newest, skip = _log_place(query.cursor, place)
+    read = place.history.changes if query.patch else place.history.log
+    entries = read(path=file, start=newest, skip=skip, limit=query.limit + 1)
+    rows = [
+        revision_document(one) if isinstance(one, Revision) else change_document(one)
+        for one in entries
+    ]
+    following = f"{newest}.{skip + query.limit}"
+    page = page_of("revisions", rows, query.limit, shown=lambda row: row, place=lambda _: following)
+    return Json(page, headers=headers)
 
 
 @router.get(
@@ -162,7 +174,14 @@ def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
     summary="Compare two revisions",
     response_model=None,
     responses=answers(
-        object_of({"from": TEXT_OR_NULL, "to": TEXT_OR_NULL, "files": list_of(DIFFERENCE)})
+        object_of(
+            {
+                "from": TEXT_OR_NULL,
+                "to": TEXT_OR_NULL,
+                "files": list_of(DIFFERENCE),
+                "nextCursor": TEXT_OR_NULL,
+            }
+        )
     ),
 )
 def diff(place: CallerWorkspace, query: Annotated[DiffQuery, QueryOf()]) -> Json:
@@ -182,19 +201,21 @@ def diff(place: CallerWorkspace, query: Annotated[DiffQuery, QueryOf()]) -> Json
         difference = place.history.diff(query.older, query.newer, path=file)
         before, after, files = difference.older, difference.newer, difference.files
     documents = [difference_document(file, by_words=query.words) for file in files]
-    return Json({"from": before, "to": after, "files": documents}, headers=headers)
+    document = {"from": before, "to": after, **whole("files", documents)}
+    return Json(document, headers=headers)
 
 
 @router.get(
     "/blame",
     summary="Show the author of each line of a file",
     response_model=None,
-    responses=answers(list_of(LINE)),
+    responses=answers(page_schema("lines", LINE)),
 )
 def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Json:
     headers = _commit_edits(place)
     lines = place.history.blame(WorkspacePath(query.path), query.revision)
-    return Json([line_document(line) for line in lines], headers=headers)
+    documents = [in_camel_case(line_document(line)) for line in lines]
+    return Json(whole("lines", documents), headers=headers)
 
 
 @router.post(
@@ -241,7 +262,8 @@ def revert(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     summary="List files that cannot be versioned",
     response_model=None,
     responses=answers(
-        list_of(PROBLEM), [{"path": "a:b", "kind": "bad_name", "detail": "contains ':'"}]
+        page_schema("problems", PROBLEM),
+        whole("problems", [{"path": "a:b", "kind": "bad_name", "detail": "contains ':'"}]),
     ),
 )
 def problems(place: CallerWorkspace) -> Json:
@@ -249,7 +271,20 @@ def problems(place: CallerWorkspace) -> Json:
 
     The kind `clock` is the newest revision, if its time is more than a day in the future.
     """
-    return Json([problem_document(problem) for problem in place.problems()])
+    return Json(whole("problems", map(problem_document, place.problems())))
+
+
+def _log_place(cursor: str | None, place: Workspace) -> tuple[View, int]:
+    """Return the revision where a log begins, and how many revisions earlier pages have shown.
+
+    Raises: Refused for a cursor that no page has named.
+    """
+    if cursor is None:
+        return place.tip() or HEAD, 0
+    newest, _, skip = cursor.partition(".")
+    if not (newest and skip.isascii() and skip.isdigit() and len(skip) < 10):
+        raise Refused("cursor", cursor, "is not the nextCursor of a page of this log")
+    return place.history.resolve(newest) or HEAD, int(skip)
 
 
 def _commit_edits(place: Workspace) -> dict[str, str]:

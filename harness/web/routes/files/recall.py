@@ -11,6 +11,7 @@ from pydantic import Field
 from harness.memory.recall import recall, since_of
 from harness.web.http.caller import CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
+from harness.web.http.pagination import in_camel_case, page_schema, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
@@ -39,11 +40,11 @@ router = APIRouter(
 HIT = object_of(
     {
         "path": TEXT,
-        "line_number": NUMBER,
+        "lineNumber": NUMBER,
         "content": TEXT,
         "score": NUMBER,
         "workspace": TEXT,
-        "updated_at": TEXT_OR_NULL,
+        "updatedAt": TEXT_OR_NULL,
         "author": TEXT_OR_NULL,
         "revision": TEXT_OR_NULL,
         "why": list_of(TEXT),
@@ -70,7 +71,7 @@ class RecallQuery(Query):
     "/recall",
     summary="Find lines by their meaning",
     response_model=None,
-    responses=answers(list_of(HIT)),
+    responses=answers(page_schema("hits", HIT)),
 )
 def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()]) -> Json:
     """Find lines, best matches first, with the reasons of each match.
@@ -85,4 +86,4 @@ def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()
     )
     places = [(place.record.name, place)]
     hits = recall(places, query.query, limit=query.limit, scope=scope, view=query.revision)
-    return Json([hit.as_json() for hit in hits])
+    return Json(whole("hits", (in_camel_case(hit.as_json()) for hit in hits)))

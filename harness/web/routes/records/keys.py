@@ -10,6 +10,7 @@ from pydantic import Field
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, access_of, documented_bearer, secret_of
 from harness.web.http.errors import Json
+from harness.web.http.pagination import page_schema, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     DELETED,
@@ -19,8 +20,6 @@ from harness.web.http.route_docs import (
     Responses,
     Schema,
     answers,
-    list_of,
-    object_of,
     refusals,
     schema_of,
     takes,
@@ -68,11 +67,11 @@ Id = Annotated[str, Path(alias="id")]
     "/keys",
     summary="List the keys",
     response_model=None,
-    responses=answers(object_of({"keys": list_of(KEY)}), {"keys": [EXAMPLE]}),
+    responses=answers(page_schema("keys", KEY), whole("keys", [EXAMPLE])),
 )
 def list_keys(caller: Caller) -> Json:
     """List the keys without their secrets, which are not stored."""
-    return Json({"keys": [record.as_json() for record in caller.keys.list()]})
+    return Json(whole("keys", (record.as_json() for record in caller.keys.list())))
 
 
 @router.post(

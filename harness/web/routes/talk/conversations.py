@@ -27,7 +27,7 @@ from harness.turns.explanation import explain
 from harness.web.http.body import Fields, read_as
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import PageQuery, page_of, page_schema
+from harness.web.http.pagination import PageQuery, page_of, page_schema, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     DELETED,
@@ -215,11 +215,12 @@ def list_entries(
     "/conversations/{id}/approvals",
     summary="List the pending calls",
     response_model=None,
-    responses=answers(object_of({"pending": list_of(PENDING)})),
+    responses=answers(page_schema("approvals", PENDING)),
 )
 def list_approvals(caller: Caller, conversation: PathConversation) -> Json:
     """List the calls that wait for an approval (`approval`) or for a result from the client (`result`)."""
-    return Json({"pending": [call.as_json() for call in caller.dispatcher.pending(conversation)]})
+    pending = caller.dispatcher.pending(conversation)
+    return Json(whole("approvals", (call.as_json() for call in pending)))
 
 
 @router.post(
@@ -299,7 +300,7 @@ async def cancel_turn(caller: Caller, conversation: PathConversation) -> Json:
     "/conversations/{id}/receipts",
     summary="Show exactly what the model saw",
     response_model=None,
-    responses=answers(object_of({"turns": list_of(ANY)})),
+    responses=answers(page_schema("receipts", ANY)),
 )
 def list_receipts(
     caller: Caller, conversation: PathConversation, query: Annotated[ReceiptQuery, QueryOf()]
@@ -312,7 +313,8 @@ def list_receipts(
     if not caller.principal.may_configure:
         raise Forbidden("see prompts")
     explanation = explain(conversation, caller.agents, caller.conversations)
-    return Json(explanation.as_json(query.turn, with_text=query.text))
+    turns = explanation.as_json(query.turn, with_text=query.text)["turns"]
+    return Json(whole("receipts", turns))
 
 
 def _number(cursor: str) -> int:

@@ -227,7 +227,7 @@ def test_an_unusable_s3_location_is_refused_with_a_remedy_at_join_and_sync(
     second("write", "notes", "MEMORY.md", stdin=b"two\n").done()
     second("sync", **variables).refused(says, "→")
     told = second("run", "Remember tea.", "--json", **variables).done()
-    assert told.json["durable"] == {"local": True, "files": False, "history": False}
+    assert told.json["durable"] == {"files": "here", "history": "here"}
     assert says in told.stderr
 
 

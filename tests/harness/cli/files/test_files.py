@@ -65,7 +65,7 @@ def test_write_reports_the_version_on_standard_error_or_as_json(harness: Termina
         "path": "a.md",
         "version": version_of(b"one"),
         "revision": None,
-        "durable": {"local": True, "files": False, "history": False},
+        "durable": {"files": "here", "history": "here"},
     }
 
 

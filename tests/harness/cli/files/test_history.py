@@ -73,7 +73,7 @@ def test_revert_and_restore_bring_back_earlier_content() -> None:
     edit("one\n2\nthree\n")
     second = asked("show", "journal")["revision"]
     edit("zero\none\n2\nthree\n")
-    here = {"local": True, "files": False, "history": False}
+    here = {"files": "here", "history": "here"}
     reverted = asked("revert", "journal", second)
     assert (reverted["reverted"], reverted["durable"]) == (second, here)
     assert reverted["revision"]

@@ -40,7 +40,7 @@ def test_import_dry_run_shows_the_plan_and_import_applies_the_plan(
     assert {left["name"] for left in done["left"]} == {".obsidian/", "link.md"}
     (newest,) = harness("log", "notes", "-n", "1", "--json").json
     assert [newest["revision"]] == done["revisions"]
-    assert done["durable"] == {"local": True, "files": False, "history": False}
+    assert done["durable"] == {"files": "here", "history": "here"}
     assert newest["subject"].startswith("imported from vault · 2 files: notes/Tea.md")
     again = harness("import", str(vault)).done()
     assert "2 same, 2 left" in again.out

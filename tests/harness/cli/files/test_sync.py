@@ -32,7 +32,7 @@ def test_a_new_workspace_is_shared_and_synced_when_s3_is_configured(shared: Term
     }
     report = synced(shared)
     assert set(report["pushed"]) >= {"MEMORY.md"}
-    assert report["durable"] == {"local": True, "files": True, "history": True}
+    assert report["durable"] == {"files": "s3", "history": "s3"}
     again = synced(shared)
     assert again["pushed"] == again["pulled"] == again["refused"] == []
     assert again["requests"] == 2
@@ -125,7 +125,7 @@ def test_a_turn_pulls_changes_before_and_pushes_changes_after(
     client = seaweedfs.client()
     client.put_object(Bucket=BUCKET, Key=key, Body=b"# Memory\n\n- cats are quiet\n")
     said = shared("run", "Remember that tea is green.", "--json").done().json
-    assert said["durable"] == {"local": True, "files": True, "history": True}
+    assert said["durable"] == {"files": "s3", "history": "s3"}
     there = client.get_object(Bucket=BUCKET, Key=key)["Body"].read().decode()
     client.close()
     assert "cats are quiet" in there

@@ -198,7 +198,30 @@ def test_write_on_a_read_only_mount_is_refused_with_the_reason(call: Call) -> No
     result = call("write", path="x.md", content="x", workspace="docs")
     assert result.is_error
     assert "read-only" in result.text
+    assert "Writable: notes." in result.text
     assert "# Memory" in call("read", path="MEMORY.md", workspace="docs").text
+
+
+def test_only_writable_mounts_are_offered_for_writing(harness: Harness, desk: ToolContext) -> None:
+    specs = {spec.name: spec.schema for spec in Toolset(TOOLS, desk).specs()}
+    choices = {name: spec["properties"]["workspace"]["enum"] for name, spec in specs.items()}
+    assert choices["read"] == choices["recall"] == ["notes", "docs"]
+    assert choices["write"] == choices["edit"] == ["notes"]
+    assert "workspace" not in specs["write"]["required"]
+
+
+def test_a_workspace_must_be_named_where_the_default_cannot_be_written(
+    harness: Harness, desk: ToolContext
+) -> None:
+    notes, docs = desk.mounts
+    for mounts, required in (((docs, notes), True), ((notes, docs), False)):
+        context = ToolContext(mounts, lambda call_id: AGENT)
+        specs = {spec.name: spec.schema for spec in Toolset(TOOLS, context).specs()}
+        assert specs["write"]["properties"]["workspace"]["enum"] == ["notes"]
+        assert ("workspace" in specs["write"]["required"]) is required
+        assert "workspace" not in specs["read"]["required"]
+    alone = ToolContext((docs,), lambda call_id: AGENT)
+    assert not {"write", "edit"} & {spec.name for spec in Toolset(TOOLS, alone).specs()}
 
 
 def test_recall_searches_every_mount_and_names_file_and_line(

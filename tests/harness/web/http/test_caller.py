@@ -137,7 +137,7 @@ def test_an_account_key_acts_as_the_user_it_names(site: Site) -> None:
     acme = site.account("acme")
     place = f"/v1/workspaces/{acme.workspace()}"
     acme.as_user("ada@example.com")("PUT", f"{place}/files/a.md", content=b"x")
-    assert acme.get(f"{place}/log?limit=1")[0]["author"] == "ada@example.com"
+    assert acme.get(f"{place}/log?limit=1")["revisions"][0]["author"] == "ada@example.com"
     names = {user.get("externalId") for user in acme.get("/accounts/me/users")["users"]}
     assert "ada@example.com" in names
     acme("PATCH", "/accounts/me", json={"config": {"users": {"autocreate": False}}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_creating_a_file_is_201_and_replacing_a_file_is_200(acme: Caller, files:
     assert (same.status_code, same.json()["revision"]) == (200, None)
     gone = acme("DELETE", path).json()
     assert (gone["deleted"], len(gone["revision"])) == (True, 40)
-    assert gone["durable"] == {"local": True, "files": False, "history": False}
+    assert gone["durable"] == {"files": "here", "history": "here"}
     assert acme("PUT", path, content=b"2").status_code == 201
     assert acme("PUT", f"{files}/empty.md", content=b"").status_code == 201
 
@@ -145,12 +146,30 @@ def test_a_file_over_the_quota_is_413(acme: Caller) -> None:
 
 def test_the_file_listing_equals_the_json_of_the_command_line(acme: Caller, files: str) -> None:
     acme("PUT", f"{files}/notes/a.md", content=b"1")
-    listed = acme.get(files)
+    listed = acme.list(files, "files")
     names = ["MEMORY.md", "TASKS.md", "notes/README.md", "notes/a.md"]
     assert [file["path"] for file in listed] == names
     assert listed[3] == {"path": "notes/a.md", "size": 1, "version": version_of(b"1")}
-    assert acme.get(f"{files}?prefix=notes/") == listed[2:]
-    assert acme.get(f"{files}?prefix=nothing") == []
+    assert acme.list(f"{files}?prefix=notes/", "files") == listed[2:]
+    assert acme.list(f"{files}?prefix=nothing", "files") == []
+
+
+def test_a_file_listing_is_read_in_pages_in_the_order_of_paths(acme: Caller, files: str) -> None:
+    for name in ("b.md", "a b.md", "notes/ä.md"):
+        acme("PUT", f"{files}/{quoted(name)}", content=b"1")
+    whole = acme.list(files, "files")
+    shown: list[list[Any]] = []
+    query = {"limit": "2"}
+    while True:
+        page = acme.get(files, params=query)
+        shown.append(page["files"])
+        if page["nextCursor"] is None:
+            break
+        query["cursor"] = page["nextCursor"]
+    assert [len(page) for page in shown] == [2, 2, 2]
+    assert [file for page in shown for file in page] == whole
+    older = acme.get(f"{files}?revision=head&limit=1&prefix=notes/")
+    assert (older["files"][0]["path"], older["nextCursor"]) == ("notes/README.md",) * 2
 
 
 def test_files_and_listings_can_be_read_at_a_revision(acme: Caller, files: str) -> None:
@@ -158,7 +177,7 @@ def test_files_and_listings_can_be_read_at_a_revision(acme: Caller, files: str) 
     acme("PUT", f"{files}/a.md", content=b"2")
     acme("PUT", f"{files}/b.md", content=b"2")
     assert acme("GET", f"{files}/a.md?revision={first[:12]}").content == b"1"
-    assert {"path": "b.md"} not in acme.get(f"{files}?revision={first}")
+    assert {"path": "b.md"} not in acme.list(f"{files}?revision={first}", "files")
     assert acme.refused(400, "GET", f"{files}/a.md?revision=--help")["field"] == "revision"
     acme.refused(404, "GET", f"{files}/a.md?revision=0000000")
     acme.refused(404, "GET", f"{files}/b.md?revision={first}")
@@ -200,7 +219,7 @@ def test_a_path_outside_the_workspace_is_refused(
 def test_a_path_that_is_not_utf_8_is_400(acme: Caller, files: str) -> None:
     assert acme.refused(400, "PUT", f"{files}/%ff%fe.md", content=b"x")["field"] == "path"
     assert acme("PUT", f"{files}/gr%C3%BC%C3%9Fe.md", content=b"x").status_code == 201
-    assert [f["path"] for f in acme.get(f"{files}?prefix=gr")] == ["grüße.md"]
+    assert [f["path"] for f in acme.list(f"{files}?prefix=gr", "files")] == ["grüße.md"]
 
 
 def test_a_problem_with_a_name_that_is_not_utf_8_is_listed(site: Site, acme: Caller) -> None:
@@ -212,7 +231,8 @@ def test_a_problem_with_a_name_that_is_not_utf_8_is_listed(site: Site, acme: Cal
     os.close(descriptor)
     (root / "a:b").write_text("x")
     found = {
-        problem["path"]: problem for problem in acme.get(f"/v1/workspaces/{workspace}/problems")
+        problem["path"]: problem
+        for problem in acme.list(f"/v1/workspaces/{workspace}/problems", "problems")
     }
     assert set(found) == {"\udcff.md", "a:b"}
     assert found["a:b"]["kind"] == "bad_name"

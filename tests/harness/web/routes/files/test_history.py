@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic.alias_generators import to_snake
 from typer.testing import CliRunner
 
 from harness.cli.app import app as command
@@ -29,23 +30,42 @@ def written(acme: Caller, place: str, path: str, data: str) -> str:
 def test_the_log_lists_revisions_newest_first_with_their_changes(acme: Caller, place: str) -> None:
     first = written(acme, place, "a.md", "one\n")
     second = written(acme, place, "a.md", "one\ntwo\n")
-    log = acme.get(f"{place}/log?path=a.md")
+    log = acme.list(f"{place}/log?path=a.md", "revisions")
     assert [entry["revision"] for entry in log] == [second, first]
     assert log[0]["author"] == "owner"
     assert log[0]["trailers"] == {"Source": "api"}
     assert log[0]["paths"] == ["a.md"]
     assert "files" not in log[0]
-    (entry,) = acme.get(f"{place}/log?path=a.md&limit=1&patch=true")
+    entry = acme.get(f"{place}/log?path=a.md&limit=1&patch=true")["revisions"][0]
     assert entry["files"][0]["patch"].endswith("+two\n")
+
+
+def test_the_log_is_read_in_pages_that_newer_revisions_do_not_move(
+    acme: Caller, place: str
+) -> None:
+    made = [written(acme, place, "a.md", f"{number}\n") for number in range(5)][::-1]
+    shown: list[list[str]] = []
+    query = {"path": "a.md", "limit": "2"}
+    while True:
+        page = acme.get(f"{place}/log", params=query)
+        shown.append([one["revision"] for one in page["revisions"]])
+        if page["nextCursor"] is None:
+            break
+        query["cursor"] = page["nextCursor"]
+        written(acme, place, "a.md", f"newer {len(shown)}\n")
+    assert shown == [made[:2], made[2:4], made[4:]]
+    changes = acme.get(f"{place}/log?patch=true&limit=1&path=a.md")
+    again = acme.get(f"{place}/log?patch=true&limit=1&path=a.md&cursor={changes['nextCursor']}")
+    assert again["revisions"][0]["files"][0]["patch"].endswith("+newer 1\n")
 
 
 def test_a_write_on_behalf_of_a_user_has_that_user_as_author(acme: Caller, place: str) -> None:
     ada = acme.as_user("ada@example.com")
     ada("PUT", f"{place}/files/a.md", content=b"one\n")
-    (entry,) = acme.get(f"{place}/log?path=a.md")
+    (entry,) = acme.list(f"{place}/log?path=a.md", "revisions")
     assert entry["author"] == "ada@example.com"
-    (line,) = acme.get(f"{place}/blame?path=a.md")
-    assert (line["author"], line["text"], line["line_number"]) == ("ada@example.com", "one", 1)
+    (line,) = acme.list(f"{place}/blame?path=a.md", "lines")
+    assert (line["author"], line["text"], line["lineNumber"]) == ("ada@example.com", "one", 1)
 
 
 def test_a_diff_compares_two_revisions_or_shows_the_last_change(acme: Caller, place: str) -> None:
@@ -65,10 +85,10 @@ def test_restore_and_revert_create_new_revisions(acme: Caller, place: str) -> No
     body = {"path": "a.md", "revision": first}
     restored = acme.post(f"{place}/restore", body, 200)
     assert acme("GET", f"{place}/files/a.md").content == b"one\n"
-    assert acme.get(f"{place}/log?limit=1")[0]["revision"] == restored["revision"]
+    assert acme.get(f"{place}/log?limit=1")["revisions"][0]["revision"] == restored["revision"]
     reverted = acme.post(f"{place}/revert", {"revision": restored["revision"]}, 200)
     assert reverted["reverted"] == restored["revision"]
-    here = {"local": True, "files": False, "history": False}
+    here = {"files": "here", "history": "here"}
     assert reverted["durable"] == restored["durable"] == here
     assert acme("GET", f"{place}/files/a.md").content == b"two\n"
     again = {"revision": second}
@@ -82,8 +102,8 @@ def test_the_log_and_blame_include_manual_edits(site: Site, acme: Caller, place:
     account = house.accounts.get(acme.get("/accounts/me")["id"])
     root = house.rooms(house.accounts.owner(account)).workspaces.get("w").root
     (root / "hand.md").write_text("by hand\n")
-    assert acme.get(f"{place}/log?limit=1")[0]["trailers"] == {"Source": "edit"}
-    assert acme.get(f"{place}/blame?path=hand.md")[0]["text"] == "by hand"
+    assert acme.get(f"{place}/log?limit=1")["revisions"][0]["trailers"] == {"Source": "edit"}
+    assert acme.list(f"{place}/blame?path=hand.md", "lines")[0]["text"] == "by hand"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +113,9 @@ def test_the_log_and_blame_include_manual_edits(site: Site, acme: Caller, place:
         ("GET", "log?limit=1.0", None, "limit"),
         ("GET", "log?limit=x", None, "limit"),
         ("GET", "log?limit=99999999999", None, "limit"),
+        ("GET", "log?limit=1001", None, "limit"),
+        ("GET", "log?cursor=2", None, "cursor"),
+        ("GET", "log?cursor=--all.0", None, "revision"),
         ("GET", "log?path=../x", None, "path"),
         ("GET", "log?page=2", None, "page"),
         ("GET", "diff?older=head", None, "older"),
@@ -135,14 +158,20 @@ def test_history_responses_equal_the_json_of_the_command_line(site: Site) -> Non
         assert ended.exit_code == 0, ended.output
         return json.loads(ended.stdout)
 
-    for line, path in (
-        (("log", "notes"), "log"),
+    for line, path, name in (
+        (("log", "notes"), "log", "revisions"),
         (
             ("log", "notes", "MEMORY.md", "--patch", "-n", "1"),
             "log?path=MEMORY.md&patch=true&limit=1",
+            "revisions",
         ),
-        (("diff", "notes", "--words"), "diff?words=true"),
-        (("blame", "notes", "MEMORY.md"), "blame?path=MEMORY.md"),
-        (("ls", "notes"), "files"),
+        (("blame", "notes", "MEMORY.md"), "blame?path=MEMORY.md", "lines"),
+        (("ls", "notes"), "files", "files"),
     ):
-        assert owner.get(f"{place}/{path}") == told(*line), path
+        shown = [{to_snake(key): value for key, value in one.items()} for one in told(*line)]
+        answer = owner.get(f"{place}/{path}")[name]
+        assert [{to_snake(key): value for key, value in one.items()} for one in answer] == shown
+    assert owner.get(f"{place}/diff?words=true") == {
+        **told("diff", "notes", "--words"),
+        "nextCursor": None,
+    }

@@ -24,11 +24,11 @@ def pages(acme: Caller, path: str, name: str, **query: Any) -> list[Any]:
     found: list[Any] = []
     while True:
         page = acme.get(path, params=query)
-        assert set(page) == {name, "next"}
+        assert set(page) == {name, "nextCursor"}
         found.append(page[name])
-        if page["next"] is None:
+        if page["nextCursor"] is None:
             return found
-        query["cursor"] = page["next"]
+        query["cursor"] = page["nextCursor"]
 
 
 def test_conversations_are_listed_in_pages_newest_first(acme: Caller, puppet: Puppet) -> None:
@@ -122,11 +122,11 @@ def test_deleting_a_conversation_frees_its_key(acme: Caller, puppet: Puppet) -> 
 def test_a_receipt_lists_the_parts_that_the_model_was_shown(acme: Caller, puppet: Puppet) -> None:
     conversation = talked(acme, puppet, "e1")
     path = f"/v1/conversations/{conversation}/receipts"
-    (turn,) = acme.get(path)["turns"]
+    (turn,) = acme.list(path, "receipts")
     (step,) = turn["steps"]
     assert "text" not in step
     assert any(part["source"].startswith("memory") for part in step["parts"])
-    (found,) = acme.get(path, params={"turn": turn["turn"][:10], "text": "true"})["turns"]
+    (found,) = acme.list(path, "receipts", params={"turn": turn["turn"][:10], "text": "true"})
     assert "Durable facts" in found["steps"][0]["text"]
     acme.refused(404, "GET", path, params={"turn": "turn_x"})
 
@@ -147,7 +147,7 @@ def test_a_turn_waits_for_the_result_of_a_client_tool_and_continues(
     }
     assert last.data["pending"] == [call]
     path = f"/v1/conversations/{last.data['conversationId']}"
-    assert acme.get(f"{path}/approvals") == {"pending": [call]}
+    assert acme.list(f"{path}/approvals", "approvals") == [call]
     assert acme.get(path)["pending"] == [call]
     wrong = {"approvals": [{"callId": "toolu_9", "allowed": True}]}
     acme.refused(404, "POST", f"{path}/approvals", json=wrong)

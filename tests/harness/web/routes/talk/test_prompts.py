@@ -54,8 +54,8 @@ def test_a_prompt_preview_predicts_the_snapshot_of_a_turn_with_the_same_memory_p
     taken(acme, agent, "e1", "hello")
     expected = acme.post(path, {"conversationKey": "c1", "message": "more", **more}, 200)
     done = taken(acme, agent, "e2", "more", **more)
-    receipts = acme.get(f"/v1/conversations/{done['conversationId']}/receipts")
-    (step,) = receipts["turns"][-1]["steps"]
+    receipts = acme.list(f"/v1/conversations/{done['conversationId']}/receipts", "receipts")
+    (step,) = receipts[-1]["steps"]
     assert [one["name"] for one in expected["request"]["tools"]].count("weather") == 1
     is_another = asked == {"archival_limit": 3}
     assert (expected["isNew"], step["snapshot"]) == (is_another, expected["snapshot"]["number"])

@@ -47,7 +47,7 @@ def test_a_posted_event_is_202_and_its_status_url_returns_the_outcome(
         "reply": "Hi there",
         "usage": {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "cacheWriteHour": 0},
         "revisions": [],
-        "durable": {"local": True, "files": False, "history": False},
+        "durable": {"files": "here", "history": "here"},
     }
 
 
