@@ -237,10 +237,14 @@ class Unavailable(Failure):
 
     code = "unavailable"
 
-    def __init__(self, what: str, reason: str, *, remedy: str | None = None) -> None:
+    def __init__(
+        self, what: str, reason: str, *, remedy: str | None = None, store: str | None = None
+    ) -> None:
+        """Store the facts. `what` may be a path or an address; `store` is a name that any caller may read."""
         super().__init__(f"{what}: {reason}", remedy=remedy)
         self.what = what
         self.reason = reason
+        self.store = store
 
 
 SHOWN_CHARACTERS_MAX = 80

@@ -139,7 +139,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     match error:
         case Failure():
             if isinstance(error, Unavailable):
-                event(_log, "unavailable", level=logging.ERROR, reason=error.reason, cause=error)
+                _log_unavailable(error)
             return refused(error)
         case RequestValidationError():
             return refused(_invalid(error))
@@ -147,6 +147,11 @@ async def _refused(request: Request, error: Exception) -> Response:
             return refused(_not_here(request, error))
         case _:
             raise error
+
+
+def _log_unavailable(error: Unavailable) -> None:
+    facts = {"store": error.what, "reason": error.reason, "cause": error}
+    event(_log, "unavailable", level=logging.ERROR, **facts)
 
 
 def _invalid(error: RequestValidationError) -> Refused:

@@ -51,6 +51,9 @@ KEY_BYTES_MAX = 1024
 BATCH_BYTES_MAX = 3 * 2**20
 """All values of one batch together. DynamoDB allows 4 MB per transaction, keys and names included."""
 
+STORE_NAME = "the record store"
+"""The name of a record store in errors that any caller may read."""
+
 SCAN_ITEMS_MAX = 1000
 
 Counter = int

@@ -30,6 +30,7 @@ from workspaces.localfs.sqlite_file import DAMAGED, LOCKED, explained, transacti
 from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
+    STORE_NAME,
     Counter,
     Delete,
     Item,
@@ -285,7 +286,7 @@ class SqliteRecords:
 
     def _connect(self) -> sqlite3.Connection:
         if self._is_closed:
-            raise Unavailable(f"record store {self._file}", "it has been closed")
+            raise Unavailable(f"record store {self._file}", "it has been closed", store=STORE_NAME)
         connection = sqlite3.connect(
             self._file, isolation_level=None, timeout=self._wait_s, check_same_thread=False
         )
@@ -302,7 +303,7 @@ class SqliteRecords:
             connection.execute(f"pragma {pragma}")
 
     def _unavailable(self, reason: str, remedy: str) -> Unavailable:
-        return Unavailable(f"record store {self._file}", reason, remedy=remedy)
+        return Unavailable(f"record store {self._file}", reason, remedy=remedy, store=STORE_NAME)
 
 
 def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Counter | None:

@@ -170,6 +170,8 @@ def _sentence(failure: Failure) -> str:
         return f"there is no such {failure.what}"
     if isinstance(failure, Busy):  # the process id means nothing on another machine
         return f"{failure.what} is in use by {failure.holder}; {failure.remedy}"
+    if isinstance(failure, Unavailable) and failure.store:
+        return f"{failure.store[:1].upper()}{failure.store[1:]}: {failure.reason}. Try again later."
     if isinstance(failure, Unavailable):  # `what` is left out: it may be a path on our disk
         return f"{failure.reason[:1].upper()}{failure.reason[1:]}. Try again later."
     if not failure.remedy:

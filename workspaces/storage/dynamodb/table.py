@@ -27,7 +27,7 @@ from botocore.parsers import ResponseParserError  # pyright: ignore[reportMissin
 
 from workspaces.errors import Refused, Unavailable
 from workspaces.storage.dynamodb.expressions import Attributes, WriteExpression, with_names
-from workspaces.storage.records import Item, Key
+from workspaces.storage.records import STORE_NAME, Item, Key
 
 CONNECT_TIMEOUT_S = 2
 READ_TIMEOUT_S = 5
@@ -163,19 +163,19 @@ class Table:
                 float(attributes["expires_at"]["N"]) if "expires_at" in attributes else None,
             )
         except (KeyError, ValueError) as error:
-            raise Unavailable(
+            raise _unavailable(
                 self.name,
                 "it contains an item that this program did not write",
                 remedy=_TABLE_REMEDY,
             ) from error
 
     def contended(self) -> Unavailable:
-        return Unavailable(
+        return _unavailable(
             self.name, "too many writers change the same item", remedy="try again in a moment"
         )
 
     def unknown(self) -> Unavailable:
-        return Unavailable(
+        return _unavailable(
             self.name,
             "the answer to a write was lost and other writes followed: its result is unknown",
             remedy="read the records again before continuing",
@@ -213,11 +213,11 @@ class Table:
             return self._cancelled(response["CancellationReasons"])
         if code in _TRANSIENT:
             return Throttled(
-                Unavailable(self.name, f"it is busy ({code})", remedy="try again in a moment")
+                _unavailable(self.name, f"it is busy ({code})", remedy="try again in a moment")
             )
         if code in _MAY_HAVE_HAPPENED or response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
             return AnswerLost(
-                Unavailable(self.name, f"it failed ({code})", remedy="try again in a moment")
+                _unavailable(self.name, f"it failed ({code})", remedy="try again in a moment")
             )
         if code == "ResourceNotFoundException":
             return NoTable(self.name, "it does not exist", remedy=_TABLE_REMEDY)
@@ -226,8 +226,8 @@ class Table:
                 self.name, "it is being created or changed", remedy="try again in a moment"
             )
         if code in _ACCESS_DENIED:
-            return Unavailable(self.name, f"access denied ({code})", remedy=_CREDENTIALS_REMEDY)
-        return Unavailable(self.name, f"{code}: {message}")
+            return _unavailable(self.name, f"access denied ({code})", remedy=_CREDENTIALS_REMEDY)
+        return _unavailable(self.name, f"{code}: {message}")
 
     def _cancelled(self, reasons: Sequence[Any]) -> Exception:
         codes = [reason.get("Code", "None") for reason in reasons]
@@ -239,21 +239,21 @@ class Table:
         if unmet:
             return ConditionFailed(unmet)
         named_codes = ", ".join(sorted({code for code in codes if code != "None"}))
-        failure = Unavailable(self.name, f"a batch was cancelled ({named_codes})")
+        failure = _unavailable(self.name, f"a batch was cancelled ({named_codes})")
         return Throttled(failure) if _TRANSIENT & set(codes) else failure
 
     def _no_answer(self, error: Exception) -> Exception:
         """Return the exception for a request without an answer."""
         match error:
             case EndpointConnectionError() | ConnectTimeoutError():
-                return Unavailable(
+                return _unavailable(
                     self.name,
                     f"DynamoDB ({self._client().meta.endpoint_url}) is unreachable",
                     remedy="check the network, AWS_DEFAULT_REGION and AWS_ENDPOINT_URL_DYNAMODB",
                 )
             case HTTPClientError() | ConnectionClosedError() | ResponseParserError():
                 return AnswerLost(
-                    Unavailable(
+                    _unavailable(
                         self.name,
                         "no answer came; a write may have happened",
                         remedy="read the records again before continuing",
@@ -265,13 +265,17 @@ class Table:
     def _unconfigured(self, error: Exception) -> Unavailable:
         match error:
             case NoRegionError():
-                return Unavailable(
+                return _unavailable(
                     self.name, "no region is set", remedy="set AWS_DEFAULT_REGION or a profile"
                 )
             case BotoCoreError():
-                return Unavailable(self.name, str(error), remedy=_CREDENTIALS_REMEDY)
+                return _unavailable(self.name, str(error), remedy=_CREDENTIALS_REMEDY)
             case _:
-                return Unavailable(self.name, str(error), remedy="check the AWS_… variables")
+                return _unavailable(self.name, str(error), remedy="check the AWS_… variables")
+
+
+def _unavailable(table: str, reason: str, *, remedy: str | None = None) -> Unavailable:
+    return Unavailable(table, reason, remedy=remedy, store=STORE_NAME)
 
 
 class NoTable(Unavailable):

@@ -355,7 +355,7 @@ class S3Blobs:
 
     def _unavailable(self, error: S3Error) -> Unavailable:
         reason, remedy = error.explained(self._bucket.host)
-        return Unavailable(str(self._bucket), reason, remedy=remedy)
+        return Unavailable(str(self._bucket), reason, remedy=remedy, store="S3")
 
 
 @dataclass(frozen=True, slots=True)

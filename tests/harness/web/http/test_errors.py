@@ -7,6 +7,7 @@ import json
 import pytest
 
 from harness.web.http.errors import refused
+from tests.harness.web.site import Site
 from workspaces.errors import (
     AlreadyExists,
     Exhausted,
@@ -66,3 +67,18 @@ def test_an_error_message_states_the_problem_first_and_then_the_remedy(
         status,
         message,
     )
+
+
+def test_an_unreachable_store_is_named_in_the_answer_and_in_the_log_without_its_path_in_the_answer(
+    site: Site,
+) -> None:
+    caller = site.account("acme")
+    site.harness.house.records.close()
+    answer = caller("GET", "/accounts/me/workspaces")
+    assert answer.status_code == 503
+    message = answer.json()["error"]["message"]
+    assert message == "The record store: it has been closed. Try again later."
+    logged = [json.loads(line) for line in site.lines.getvalue().splitlines()]
+    (told,) = [line for line in logged if line["event"] == "unavailable"]
+    assert told["store"] == f"record store {site.harness.settings.home.state}"
+    assert told["reason"] == "it has been closed"
