@@ -8,6 +8,7 @@ error in it becomes the job's error. This is the one place that decides how.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from datetime import datetime, timedelta
 from harness.jobs.heartbeat import kept_alive
 from harness.jobs.job import Claimed, Job, Jobs
 from harness.runtime.async_bridge import run_in_thread, run_or_undo
+from harness.runtime.json_log import event
 from workspaces.clock import Clock
 from workspaces.errors import Busy, Failure, LeaseLost
 
@@ -30,6 +32,8 @@ AWAY_PAUSE_S = 60.0
 Run = Callable[[Job], Awaitable[datetime | None]]
 OnJob = Callable[[Job, str | None], None]
 """A function that receives every job that has ended, with its error if there was one."""
+
+_log = logging.getLogger("harness.jobs.runner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class JobRunner:
         self._kinds = dict(kinds)
         self._names = frozenset(self._kinds)
         self._clock = clock
+        self._is_store_away = False
+        """True while the store of jobs does not answer, so that this is logged once."""
 
     async def run(self) -> None:
         """Run due jobs until cancelled. Running jobs are then given back."""
@@ -86,9 +92,15 @@ class JobRunner:
 
     async def _next(self) -> Claimed | None:
         try:
-            return await run_or_undo(lambda: self._jobs.claim(self._names), self._give_back)
-        except Failure:  # the store does not answer: the next look tries again
+            claimed = await run_or_undo(lambda: self._jobs.claim(self._names), self._give_back)
+        except Failure as failure:  # the store does not answer: the next look tries again
+            if not self._is_store_away:
+                facts = {"code": failure.code, "reason": str(failure)}
+                event(_log, "no jobs run", level=logging.WARNING, **facts)
+            self._is_store_away = True
             return None
+        self._is_store_away = False
+        return claimed
 
     def _give_back(self, claimed: Claimed | None) -> None:
         if claimed is not None:
@@ -110,6 +122,8 @@ class JobRunner:
         except Exception as problem:  # noqa: BLE001 - every error becomes the job's error
             is_expected = isinstance(problem, Failure)
             error = str(problem) if is_expected else f"{type(problem).__name__}: {problem}"
+            about = {"id": claimed.job.id, "kind": claimed.job.kind}
+            event(_log, "job failed", level=logging.WARNING, **about, error=problem)
             await self._store_end(lambda: self._jobs.failed(running.claimed, error))
             return error
         if due is None:

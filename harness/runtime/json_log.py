@@ -22,6 +22,9 @@ from workspaces.timestamp import stamp_of
 FRAMES_MAX = 20
 """The most stack frames of an error; the innermost ones show where it arose."""
 
+logging.getLogger("harness").addHandler(logging.NullHandler())
+"""Where nobody set up logging, as in a command, nothing is printed."""
+
 _SECRET = re.compile(r"\b(whu?_|sk-|Bearer )[A-Za-z0-9_-]{4,}")
 
 

@@ -156,6 +156,7 @@ class Dispatcher(TurnDependencies):
                     caller_owns_event=True,
                     emit=both(emit, channel.emit),
                     channel=channel,
+                    began=self.clock.monotonic(),
                 )
                 return await runner.compact()
 
@@ -200,6 +201,7 @@ class Dispatcher(TurnDependencies):
                     caller_owns_event=False,
                     emit=channel.emit,
                     channel=channel,
+                    began=self.clock.monotonic(),
                 )
                 await run_shielded(runner.abandon, paused, "cancelled")
         return True
@@ -276,6 +278,7 @@ class Dispatcher(TurnDependencies):
             caller_owns_event=True,
             emit=emit,
             channel=Channel(),
+            began=self.clock.monotonic(),
         )
 
     async def _wait_for_outcome(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
@@ -333,6 +336,7 @@ class Dispatcher(TurnDependencies):
                     caller_owns_event=caller_owns_event,
                     emit=publish,
                     channel=channel,
+                    began=self.clock.monotonic(),
                 )
                 if isinstance(event, NextEvent):
                     await runner.take(event)

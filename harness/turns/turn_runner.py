@@ -43,6 +43,7 @@ from harness.turns.cancellation import Cancellation, Stopped
 from harness.turns.prepared_turn import PreparedTurn, prepare_turn
 from harness.turns.turn import Turn, foreseen, run_turn
 from harness.turns.turn_dependencies import TurnDependencies
+from harness.turns.turn_log import log_not_begun, log_turn
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
@@ -71,6 +72,8 @@ class TurnRunner:
     caller_owns_event: bool
     emit: Emit
     channel: Channel
+    began: float
+    """The monotonic time at which the work on the event began."""
     slot: AsyncExitStack = field(default_factory=AsyncExitStack)
     """The slot among the turns that an account may run at once. The runner gives it back before it releases
     the lease, or the next event in the queue would find the slot taken."""
@@ -88,6 +91,7 @@ class TurnRunner:
                 raise
             except Exception as error:  # the event must not block the queue for ever
                 why = error if isinstance(error, Failure) else Failure(_message_of(error))
+                log_not_begun(self.conversation, why)
                 give_back = (self.conversation, waiting, why, self.lease)
                 await run_shielded(lambda: self.dependencies.event_queue.give_back(*give_back))
                 if self.caller_waits:
@@ -112,6 +116,7 @@ class TurnRunner:
             except Exception as error:
                 for_good()
                 why = error if isinstance(error, Failure) else Failure(_message_of(error))
+                log_not_begun(self.conversation, why)
                 with suppress(Failure):  # the waiting caller receives the reason in any case
                     event_queue.refuse(opening, why)
                 raise
@@ -145,6 +150,7 @@ class TurnRunner:
         ending = self._cut_short(running, "interrupted")
         self.dependencies.event_queue.finish(self.conversation, running, ending, self.lease)
         self.dependencies.leases.release(self.lease)
+        self._log(ending, ())
 
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
@@ -316,7 +322,7 @@ class TurnRunner:
                 await self._interrupt(running)
             raise
         full_ending = replace(ending, left_out=prepared.left_out, durable=durable)
-        await self._finish(running, full_ending)
+        await self._finish(running, full_ending, own)
         return outcome_of(full_ending, self.conversation.id, own)
 
     async def _run_until_stopped(
@@ -406,9 +412,9 @@ class TurnRunner:
 
     async def _interrupt(self, running: RunningTurn) -> None:
         ending = await run_shielded(self._cut_short, running, "interrupted")
-        await self._finish(running, ending)
+        await self._finish(running, ending, await run_shielded(self._entries, running.first))
 
-    async def _finish(self, running: RunningTurn, ending: Ending) -> None:
+    async def _finish(self, running: RunningTurn, ending: Ending, own: Sequence[Entry]) -> None:
         event_queue = self.dependencies.event_queue
         end = event_queue.pause if ending.status == "waiting" else event_queue.finish
         held = self.lease
@@ -416,11 +422,16 @@ class TurnRunner:
         await run_shielded(
             lambda: end(self.conversation, running, ending, held, is_last=self.caller_waits)
         )
+        self._log(ending, own)
+
+    def _log(self, ending: Ending, own: Sequence[Entry]) -> None:
+        seconds = self.dependencies.clock.monotonic() - self.began
+        log_turn(self.conversation, ending, own, seconds)
 
     async def _fail(self, running: RunningTurn, reason: str) -> None:
         failure = ModelFailure("broken", reason, "say it again")
         ending = await run_shielded(self._cut_short, running, "failed", failure)
-        await self._finish(running, ending)
+        await self._finish(running, ending, await run_shielded(self._entries, running.first))
 
 
 @dataclass(frozen=True, slots=True)
