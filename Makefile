@@ -1,8 +1,9 @@
-# Two commands for people: `make run` and `make test`. `make check` before each commit.
+# Two commands for people: `make run` (`make run PORT=9000`) and `make test`. `make check` before each commit.
 
 PYTHON ?= python3
 BIN := .venv/bin
 HARNESS_HOME ?= ./.harness
+PORT ?= 8642
 SOURCES := workspaces harness tests benchmarks
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV_VERSION := 0.13.8
@@ -11,7 +12,7 @@ UV_VERSION := 0.13.8
 
 run: .venv/.installed
 	@echo 'To chat, in another terminal:  HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat'
-	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness up
+	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness up --port "$(PORT)"
 
 test: .venv/.installed-dev
 	$(BIN)/pytest -n auto

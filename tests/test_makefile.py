@@ -1,0 +1,19 @@
+"""The commands of the Makefile, as make would run them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(("arguments", "port"), [((), "8642"), (("PORT=9000",), "9000")])
+def test_make_run_serves_the_home_at_the_port_that_it_is_given(
+    arguments: tuple[str, ...], port: str
+) -> None:
+    command = ["make", "--dry-run", "--assume-old=.venv/.installed", "run", *arguments]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1].endswith(f'/harness up --port "{port}"')
