@@ -76,16 +76,23 @@ class Harness:
         embedder: Embedder | None = None,
         sandbox: Sandbox | None = None,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
+        allows_demo: bool = True,
     ) -> Harness:
         """Open a home, and create it if it does not exist. Without `home`, the environment names it.
 
         The caller acts as the owner of the home's default account, or of `account`. `embedder` is any
         callable from texts to vectors; recall then also searches by meaning. `tools` are functions that every
-        agent can call, plain ones or made with `@tool`.
+        agent can call, plain ones or made with `@tool`. Without `allows_demo` the demo model never answers.
         """
         settings = read_settings(None if home is None else Path(home))
         house = wire(
-            settings, model=model, clock=clock, embedder=embedder, sandbox=sandbox, tools=tools
+            settings,
+            model=model,
+            clock=clock,
+            embedder=embedder,
+            sandbox=sandbox,
+            tools=tools,
+            allows_demo=allows_demo,
         )
         try:
             owner = house.owner()
@@ -252,6 +259,10 @@ class Harness:
         """Return the prompts that the model saw in each turn, and the revision of each memory that came in
         with the turn."""
         return explain(conversation, self.agents, self.conversations)
+
+    def demo_notice(self, agent: AgentRecord) -> str | None:
+        """Return a sentence for people if the demo model answers for this agent."""
+        return self.house.demo_notice(agent.config.model)
 
     def confinement(self) -> Confinement:
         """Return the confinement of commands on this machine: if agents get bash, and if not, why not."""

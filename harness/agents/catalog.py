@@ -44,8 +44,14 @@ class AgentCatalog:
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
         tool_names: Iterable[str] = (),
+        check_model: Callable[[str, str], None] = lambda _name, _field: None,
     ) -> None:
-        """`tool_names` are taken: those of the tools that every agent has."""
+        """Store the dependencies.
+
+        `tool_names` are taken: those of the tools that every agent has. `check_model` refuses the name of a
+        model that nothing can ask; it also receives the field.
+        """
+        self._check_model = check_model
         self._tool_names = frozenset(tool_names)
         self._user_id = principal.user_id
         self._workspaces = workspaces
@@ -209,7 +215,7 @@ class AgentCatalog:
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
     def _check(self, record: AgentRecord, before: AgentRecord | None) -> None:
-        """Check the names, workspaces and sandboxes of the mounts.
+        """Check the model, and the names, workspaces and sandboxes of the mounts.
 
         A reference that the record had before is not checked: its target may be deleted by now, or may
         never have existed on this machine. Such mounts are left out and block no other change.
@@ -218,6 +224,8 @@ class AgentCatalog:
         """
         config, known = record.config, _references(before)
         check_names(config.tools, self._tool_names, within="config.tools")
+        if config.model is not None and config.model != (before and before.config.model):
+            self._check_model(config.model, "config.model")
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()

@@ -28,10 +28,10 @@ from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.anthropic.wire_format import AnthropicNotation
-from harness.models.demo import NAME as DEMO
 from harness.models.demo import DemoModel
 from harness.models.embedding import EmbeddingEndpoint
 from harness.models.metered import MeteredModel
+from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
 from harness.models.retrying import RetryingModel
 from harness.runtime.async_bridge import LoopThread
@@ -135,6 +135,7 @@ class Application:
         embedder: Embedder | None,
         sandbox: Sandbox,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
+        allows_demo: bool = True,
     ) -> None:
         self.tools = (*TOOLS, *custom_tools(tools, (tool.name for tool in TOOLS)))
         self.settings = settings
@@ -156,6 +157,7 @@ class Application:
         self._large = large
         self._leases = Leases(records, clock)
         self._model = model
+        self._allows_demo = allows_demo
         self._embedder = embedder
         self.sandbox = sandbox
         self._programs: ToolPrograms | None = None
@@ -233,6 +235,7 @@ class Application:
             workspaces=workspaces,
             sandboxes=sandboxes,
             tool_names=(tool.name for tool in self.tools),
+            check_model=self._check_model,
         )
         blocks = Blocks(
             principal,
@@ -375,9 +378,46 @@ class Application:
         name = agent.config.model or self.settings.model
         if self._model is not None:
             return self._metered(self._model, usage_owner)
+        self._check_model(name, "model")
         if name == DEMO or self._clients is None:
+            self._check_demo(name)
             return self._metered(DemoModel(), usage_owner)
         return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
+
+    def demo_notice(self, model: str | None = None) -> str | None:
+        """Return a sentence for people if the demo model answers for this name; by default, the home's."""
+        if self._model is not None:
+            return None
+        if (model or self.settings.model) == DEMO:
+            return "the offline demo model answers, as the settings say"
+        if self._clients is None:
+            return "the offline demo model answers: ANTHROPIC_API_KEY is not set"
+        return None
+
+    def check_start(self) -> None:
+        """Check that the home's own model can answer.
+
+        Raises: Refused for an unknown name, and for the demo model where it may not answer.
+        """
+        if self._model is None:
+            self._check_model(self.settings.model, "model")
+            if self.demo_notice() is not None:
+                self._check_demo(self.settings.model)
+
+    def _check_model(self, name: str, field: str) -> None:
+        if self._model is None:
+            check_model_name(name, field=field, base_url=self.settings.anthropic_base_url)
+
+    def _check_demo(self, name: str) -> None:
+        """Raise Refused where the demo model may not answer."""
+        if self._allows_demo:
+            return
+        if name == DEMO:
+            remedy = "set a model of the provider, or start without --no-demo"
+            raise Refused("model", name, "is the demo model, which may not answer", remedy=remedy)
+        remedy = "set ANTHROPIC_API_KEY, or start without --no-demo"
+        rule = "cannot be asked without a key, and the demo model may not answer"
+        raise Refused("model", name, rule, remedy=remedy)
 
     def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:
         """Return the model with its usage recorded.
@@ -401,12 +441,14 @@ def wire(
     sandbox: Sandbox | None = None,
     tools: Sequence[CustomTool | Callable[..., Any]] = (),
     place: SharedBucket | None = None,
+    allows_demo: bool = True,
 ) -> Application:
     """Build the application.
 
     For tests and for trying out: `model` answers for every agent, whatever model it names; `sandbox` runs
     every command; `place` is the bucket where workspaces are shared, whatever the settings say. Every agent
-    can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings.
+    can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings. Without
+    `allows_demo` the demo model never answers.
     """
     clock = clock or SystemClock()
     place = place or (None if settings.s3 is None else bucket_at(settings.s3))
@@ -422,6 +464,7 @@ def wire(
         embedder=embedder or _embedder(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
         tools=tools,
+        allows_demo=allows_demo,
     )
 
 

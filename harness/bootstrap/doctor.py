@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.bootstrap.composition import Application, wire
+from harness.models.model_name import check_model_name
 from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.bubblewrap import Bubblewrap
 from harness.sandboxes.bundled_programs import ripgrep
@@ -55,7 +56,7 @@ def examine(home: Path | None) -> list[Finding]:
     findings += _check_records(settings)
     findings.append(_run_check("s3", lambda: _s3(settings)))
     findings += [_run_check("sandbox", lambda: _sandbox(settings)), _ripgrep()]
-    return [*findings, _disk(settings), _model(settings)]
+    return [*findings, _disk(settings), _run_check("model", lambda: _model(settings))]
 
 
 def _check_records(settings: Settings) -> list[Finding]:
@@ -241,6 +242,7 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _model(settings: Settings) -> Finding:
+    check_model_name(settings.model, field="model", base_url=settings.anthropic_base_url)
     if settings.anthropic_api_key is None:
         remedy = "set ANTHROPIC_API_KEY to use a real model"
         return Finding("model", "note", "no key: the offline demo model answers", remedy)

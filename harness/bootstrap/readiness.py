@@ -57,8 +57,15 @@ class Readiness:
     """The readiness of a home: the checks of all its parts."""
 
     def __init__(
-        self, parts: Sequence[ReadinessCheck], clock: Clock, *, answer_s: float = ANSWER_S
+        self,
+        parts: Sequence[ReadinessCheck],
+        clock: Clock,
+        *,
+        answer_s: float = ANSWER_S,
+        is_demo: bool = False,
     ) -> None:
+        self.is_demo = is_demo
+        """True if the demo model answers for agents that name no model."""
         self._checks = [_Check(part, clock, answer_s) for part in parts]
 
     @property
@@ -89,7 +96,8 @@ def readiness_of(application: Application) -> Readiness:
     if application.place is not None:
         remedy = "check the server and the network to it; `harness doctor` shows details"
         parts.append(ReadinessCheck("s3", application.place.ask, "S3 does not answer", remedy))
-    return Readiness(parts, application.clock)
+    is_demo = application.demo_notice() is not None
+    return Readiness(parts, application.clock, is_demo=is_demo)
 
 
 class _Check:

@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
+from harness.models.model_name import DEMO
 from workspaces.ids import new_id
-
-NAME = "demo"
 
 _REMEMBER = re.compile(
     r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
@@ -56,7 +55,7 @@ _HELLO = (
 
 
 class DemoModel:
-    name = NAME
+    name = DEMO
 
     async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         del output_tokens_max

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli.console.console import HomeOption, notes, opened, put
+
+if TYPE_CHECKING:
+    from harness import Harness
 
 HOST = "127.0.0.1"
 PORT = 8642
@@ -23,22 +27,29 @@ def up(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0 chooses a free one.")
     ] = PORT,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo/--no-demo", help="Let the offline demo model answer without a key."),
+    ] = True,
     home: HomeOption = None,
 ) -> int:
     """Serve a home over HTTP: the API and web pages.
 
     The command prints the address to open, with a token that is valid while the server runs. Logs are JSON
-    lines on standard error. Ctrl-C ends the server after it has finished running requests.
+    lines on standard error. Ctrl-C ends the server after it has finished running requests. With --no-demo it
+    does not start without a model of a provider.
     """
     import asyncio
 
     from harness.bootstrap.authentication import admin_key, start_token
     from harness.bootstrap.composition import background_tasks
-    from harness.runtime.json_log import log_json_lines
+    from harness.runtime.json_log import event, log_json_lines
     from harness.web.app import create_app
     from harness.web.server import Server, listen
 
-    with opened(home) as harness:
+    log = logging.getLogger("harness.server")
+    with opened(home, allows_demo=demo) as harness:
+        harness.house.check_start()
         listening = listen(host, port)
         log_json_lines()
         app = create_app(harness, names=[host], residents=background_tasks(harness.house))
@@ -47,12 +58,32 @@ def up(
             admin_key(harness.settings.home)  # create the file now: users look for it there
         with start_token(harness.settings.home) as token, server.capture_signals():
             address = _address(host, listening.getsockname()[1])
+            event(log, "started", **_start_facts(harness, address))
+            if notice := harness.house.demo_notice():
+                remedy = "set ANTHROPIC_API_KEY; `harness up --no-demo` does not start without it"
+                event(log, "demo model", level=logging.WARNING, reason=notice, remedy=remedy)
             put(f"{address}/?token={token}\n")
             sys.stdout.flush()
             if sys.stderr.isatty():
                 notes().print("[dim]Ctrl-C ends it.[/]")
             asyncio.run(server.serve(sockets=[listening]))
+            ended_by = None if server.ended_by is None else signal.Signals(server.ended_by).name
+            event(log, "ended", address=address, signal=ended_by)
     return 130 if server.ended_by == signal.SIGINT else 0
+
+
+def _start_facts(harness: Harness, address: str) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from harness.models.model_name import DEMO
+
+    is_demo = harness.house.demo_notice() is not None
+    return {
+        "version": version("workspace-harness"),
+        "home": str(harness.settings.home.root),
+        "address": address,
+        "model": DEMO if is_demo else harness.settings.model,
+    }
 
 
 def _address(host: str, port: int) -> str:

@@ -71,12 +71,15 @@ class Shown:
 
 
 @contextmanager
-def opened(home: Path | None, *, as_json: bool = False) -> Generator[Harness]:
-    """Open the harness on the home that `--home` names, after or before the command."""
+def opened(home: Path | None, *, as_json: bool = False, **more: Any) -> Generator[Harness]:
+    """Open the harness on the home that `--home` names, after or before the command.
+
+    `more` goes to `Harness.open`.
+    """
     from harness import Harness
 
     Shown.as_json = as_json
-    with Harness.open(home or Shown.home, account=Shown.account) as harness:
+    with Harness.open(home or Shown.home, account=Shown.account, **more) as harness:
         yield harness
 
 

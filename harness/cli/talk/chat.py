@@ -84,16 +84,13 @@ class _Chat:
     undone: set[TurnId] = field(default_factory=set["TurnId"])
 
     def greet(self) -> None:
-        from harness.models.demo import NAME
-
         console = notes()
         names = ", ".join(workspace.record.name for workspace in self._mounted().values())
         summary = f"workspaces: {names or 'none'} · conversation {self.key}"
         console.print(f"[bold]{escaped(self.agent.name)}[/] · {escaped(summary)}")
-        if self.harness.settings.anthropic_api_key is None:
+        if notice := self.harness.demo_notice(self.agent):
             console.print(
-                f"[yellow]No ANTHROPIC_API_KEY: the offline {NAME} model answers.[/] "
-                "It remembers what you tell it to remember."
+                f"[yellow]{escaped(notice)}.[/] It remembers what you tell it to remember."
             )
         confinement = self.harness.confinement()
         if not confinement.works:

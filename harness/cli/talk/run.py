@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from harness.cli.console.console import HomeOption, JsonOption, as_text, opened, read_input
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    as_text,
+    complain,
+    opened,
+    read_input,
+)
 from harness.cli.console.turn_printer import TurnPrinter
 from harness.cli.talk.approve import ask_for_approvals, print_outcome
 
@@ -44,8 +51,11 @@ def run(
         message = as_text(read_input()) if text == "-" else text
         printer = TurnPrinter() if sys.stdout.isatty() and not as_json else None
         emit = printer.show if printer else silent
+        record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
+        if notice := harness.demo_notice(record):
+            complain(f"{notice}\n")
         outcome = harness.run(
-            message, agent=agent, conversation=conversation, on_busy=on_busy, emit=emit
+            message, agent=record, conversation=conversation, on_busy=on_busy, emit=emit
         )
         if not as_json:
             outcome = ask_for_approvals(harness, outcome, emit)

@@ -22,6 +22,7 @@ READY = object_of(
         "home": TEXT,
         "records": TEXT,
         "s3": TEXT_OR_NULL,
+        "model": {"enum": ["ok", "demo"]},
         "problems": list_of(object_of({"part": TEXT, "message": TEXT, "remedy": TEXT})),
         "residents": {"type": "object", "additionalProperties": RESIDENT},
     }
@@ -32,6 +33,7 @@ EXAMPLE: JsonObject = {
     "home": "ok",
     "records": "ok",
     "s3": None,
+    "model": "ok",
     "problems": [],
     "residents": {},
 }
@@ -59,9 +61,10 @@ async def healthz() -> Json:
 async def readyz(request: Request) -> Json:
     """Check that the home is writable and that the record store and S3 answer.
 
-    `s3` is null if the home does not use S3. Each check has a limit of two seconds, and its result is
-    cached for two seconds. A crashed background task (`residents`) is shown but does not make the server
-    unready, because it is restarted.
+    `s3` is null if the home does not use S3. `model` is `demo` if the offline demo model answers for agents
+    that name no model. Each check has a limit of two seconds, and its result is cached for two seconds. A
+    crashed background task (`residents`) is shown but does not make the server unready, because it is
+    restarted.
     """
     readiness: Readiness = request.app.state.readiness
     missing = await readiness.lacks()
@@ -76,6 +79,7 @@ async def readyz(request: Request) -> Json:
         "status": "unready" if missing else "ready",
         "s3": None,
         **parts,
+        "model": "demo" if readiness.is_demo else "ok",
         "problems": problems,
         "residents": conditions,
     }

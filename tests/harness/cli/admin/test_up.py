@@ -22,6 +22,8 @@ import pytest
 
 from harness import Harness
 from tests.harness.cli.terminal import COMMAND, ROOT, Terminal
+from tests.harness.messages_server import KEY, MessagesServer, says, text
+from tests.harness.web.turning import said
 from workspaces.coordination.writer_lock import WriterLock
 
 WAIT_S_MAX = 120.0
@@ -237,3 +239,84 @@ def test_a_manual_edit_while_the_server_runs_becomes_a_revision(terminal: Termin
         assert revision == notes.tip() != before
         assert notes.log(limit=1)[0].trailers["Source"] == "edit"
         assert up.ended()[0] == 0
+
+
+def events(log: str, name: str) -> list[dict[str, Any]]:
+    return [line for line in lines(log) if line["event"] == name]
+
+
+def turn(up: Served, text: str, agent: str = "assistant") -> dict[str, Any]:
+    """Say something and return the status of the event when it is over."""
+    headers = {"Authorization": f"Bearer {up.token}", "Content-Type": "application/json"}
+    body = json.dumps(said("e1", text)).encode()
+    path = f"{up.url}/v1/agents/{agent}/turns"
+    with urlopen(Request(path, body, headers), timeout=WAIT_S_MAX) as answer:
+        accepted = json.load(answer)
+    _, status = up.ask("GET", f"{accepted['statusUrl']}?wait=60")
+    return status
+
+
+def test_the_log_has_a_line_at_the_start_for_each_turn_and_at_the_end(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        status = turn(up, "Remember that the boat is blue.")
+        _, log = up.ended()
+    (begun,), (told,), (ended,) = (events(log, name) for name in ("started", "turn", "ended"))
+    assert set(begun) >= {"version", "home", "address", "model"}
+    assert (begun["home"], begun["address"]) == (str(terminal.home), up.url)
+    assert begun["model"] == "demo"
+    assert (told["id"], told["status"], told["level"]) == (
+        status["turnId"],
+        "done",
+        "info",
+    )
+    assert told["agent"].startswith("agent_")
+    assert set(told["tokens"]) >= {"input", "output"}
+    assert told["seconds"] > 0
+    assert (ended["signal"], ended["address"]) == ("SIGTERM", up.url)
+    assert "boat" not in log
+
+
+def test_a_wrong_provider_key_is_a_warning_with_its_remedy_at_each_turn(
+    terminal: Terminal, server: MessagesServer
+) -> None:
+    variables = {"ANTHROPIC_API_KEY": "sk-wrong", "ANTHROPIC_BASE_URL": server.url}
+    with served(terminal, **variables) as up:
+        assert up.ask("GET", "/readyz")[1]["model"] == "ok"
+        assert turn(up, "Hello.")["status"] == "failed"
+        _, log = up.ended()
+    (told,) = events(log, "turn")
+    assert (told["level"], told["status"], told["code"]) == ("warning", "failed", "key")
+    assert "ANTHROPIC_API_KEY" in told["remedy"]
+    assert "sk-wrong" not in log
+    assert not events(log, "demo model")
+
+
+def test_the_demo_model_is_announced_in_the_log_and_in_readyz(terminal: Terminal) -> None:
+    with served(terminal) as up:
+        code, ready = up.ask("GET", "/readyz")
+        _, log = up.ended()
+    assert (code, ready["status"], ready["model"]) == (200, "ready", "demo")
+    (told,) = events(log, "demo model")
+    assert told["level"] == "warning"
+    assert "ANTHROPIC_API_KEY" in told["reason"]
+
+
+def test_no_demo_refuses_to_start_without_a_provider_and_to_let_the_demo_model_answer(
+    terminal: Terminal, server: MessagesServer
+) -> None:
+    terminal("up", "--no-demo", "--port", "0").refused("--no-demo", "ANTHROPIC_API_KEY")
+    terminal("up", "--no-demo", "--port", "0", HARNESS_MODEL="demo").refused("--no-demo")
+    terminal("agent", "create", "toy", "--model", "demo").done()
+    server.answers(says(text("Hello.")))
+    variables = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url}
+    with served(terminal, "--no-demo", **variables) as up:
+        assert turn(up, "Hi.")["reply"] == "Hello."
+        refused = turn(up, "Hi.", agent="toy")
+    assert refused["status"] == "refused"
+    assert "the demo model" in json.dumps(refused)
+
+
+def test_a_home_whose_model_nothing_can_ask_does_not_start(terminal: Terminal) -> None:
+    ended = terminal("up", "--port", "0", HARNESS_MODEL="clade-sonnet", ANTHROPIC_API_KEY=KEY)
+    ended.refused("'clade-sonnet'", "claude-…", "demo")
+    assert ended.out == ""

@@ -9,6 +9,7 @@ import subprocess
 from tests.harness.cli.terminal import COMMAND, COMMAND_S_MAX, Terminal, told
 from tests.harness.messages_server import Hold, MessagesServer, breaks_off, says, text, tool_use
 
+DEMO = "the offline demo model answers: ANTHROPIC_API_KEY is not set\n"
 REVISION = re.compile(r"[0-9a-f]{40}")
 
 
@@ -17,7 +18,7 @@ def test_a_remembered_fact_is_in_a_file_a_revision_and_the_prompt(
 ) -> None:
     said = harness("run", "Remember that the sky is blue.").done()
     assert said.out == "I have written to MEMORY.md: the sky is blue.\n"
-    assert said.stderr == ""
+    assert said.stderr == DEMO
     cat, log, prompt, asked = harness.all(
         ("cat", "notes", "MEMORY.md"),
         ("log", "notes"),
@@ -28,7 +29,7 @@ def test_a_remembered_fact_is_in_a_file_a_revision_and_the_prompt(
     assert "the sky is blue" in log.done().out.splitlines()[1]
     assert "- the sky is blue" in prompt.done().out
     assert asked.done().out == "From my memory: the sky is blue.\n"
-    assert [ended.stderr for ended in (cat, log, asked)] == [""] * 3
+    assert [ended.stderr for ended in (cat, log, asked)] == ["", "", DEMO]
     assert "tokens with the tools" in prompt.stderr
 
 
@@ -77,3 +78,31 @@ def test_an_interrupted_run_exits_with_130_and_the_conversation_continues(
     server.answers(says(text("The end.")))
     assert asking("run", "Go on.", "-c", "c1").done().out == "The end.\n"
     assert asking("cat", "notes", "kept.md").out == "kept"
+
+
+def test_run_says_on_standard_error_that_the_demo_model_answers(
+    asking: Terminal, server: MessagesServer
+) -> None:
+    server.answers(says(text("Hello.")))
+    assert asking("run", "Hi.").done().stderr == ""
+    without_key = asking("run", "Hi.", ANTHROPIC_API_KEY="").done()
+    assert without_key.stderr == DEMO
+    on_purpose = asking("run", "Hi.", HARNESS_MODEL="demo").done()
+    assert on_purpose.stderr == "the offline demo model answers, as the settings say\n"
+
+
+def test_a_model_that_nothing_can_ask_is_refused_when_it_is_set_and_when_it_is_asked(
+    harness: Terminal,
+) -> None:
+    for arguments in (
+        ("agent", "create", "toy", "--model", "gpt-9"),
+        ("agent", "set", "assistant", "--model", "gpt-9"),
+    ):
+        harness(*arguments).refused("config.model: 'gpt-9'", "claude-…", "ANTHROPIC_BASE_URL")
+    said = harness("run", "Hi.", HARNESS_MODEL="gpt-9")
+    said.refused("model: 'gpt-9'")
+    assert said.out == ""
+    own = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
+    harness("agent", "set", "assistant", "--model", "gpt-9", **own).done()
+    harness("agent", "set", "assistant", "--system", "Be brief.").done()
+    harness("run", "Hi.").refused("model: 'gpt-9'")

@@ -59,6 +59,7 @@ READY = {
     "home": "ok",
     "records": "ok",
     "s3": None,
+    "model": "demo",
     "problems": [],
     "residents": {},
 }
