@@ -247,6 +247,18 @@ class Unavailable(Failure):
         self.store = store
 
 
+class Undecided(Unavailable):
+    """The store that decides a write did not answer. The write may still take effect."""
+
+    def __init__(self, path: str, cause: Unavailable) -> None:
+        super().__init__(
+            cause.what,
+            f"{cause.reason}; so the write of {path!r} is not decided, and may still take effect",
+            remedy="read the file when the store answers again, and repeat the write if it is not there",
+        )
+        self.path = path
+
+
 SHOWN_CHARACTERS_MAX = 80
 """Characters of a refused value that an error repeats: enough to recognise the value, not a flood."""
 

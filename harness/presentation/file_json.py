@@ -16,7 +16,7 @@ from workspaces.problem import Problem
 from workspaces.revision import Revision, RevisionId
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.scan import Tree
-from workspaces.workspace.workspace import Written
+from workspaces.workspace.decided_files import Written
 
 FileJson = dict[str, Any]
 

@@ -21,7 +21,8 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
 from workspaces.storage.records import JsonObject
 from workspaces.validation import nearest
-from workspaces.workspace.workspace import Command, Written
+from workspaces.workspace.decided_files import Written
+from workspaces.workspace.workspace import Command
 
 
 @dataclass(frozen=True, slots=True)

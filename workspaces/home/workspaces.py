@@ -34,13 +34,14 @@ from workspaces.history.line_origins import LineOrigins
 from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, Why
-from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
+from workspaces.ids import AgentId, Namespace, UserId, Version, WorkspaceId, namespace, new_id
 from workspaces.localfs.safe_open import as_failure
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import Registry, StoredEntry, Tombstone, swept
 from workspaces.remote.remote_workspace import RemoteWorkspace
+from workspaces.revision import Author
 from workspaces.search.embeddings import Embedder
 from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
@@ -51,6 +52,7 @@ from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
 from workspaces.timestamp import stamp_of
 from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.remote_port import ObjectState, RemoteEntry
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -396,10 +398,14 @@ class Workspaces:
         )
         if record.is_shared:
             if self._place is None:
-                workspace.share(_Unreachable())
+                workspace.share(_Unreachable(), are_records_shared=self._are_records_shared)
             else:
                 sync = self._syncs[record.id] = self._new_sync(workspace, self._place)
-                workspace.share(sync, lambda: self._revised(record.id))
+                workspace.share(
+                    sync,
+                    lambda: self._revised(record.id),
+                    are_records_shared=self._are_records_shared,
+                )
         return workspace
 
     def _missing_files(self, record: WorkspaceRecord, name: Namespace) -> Unavailable:
@@ -425,7 +431,7 @@ class Workspaces:
     def _new_remote(self, record: WorkspaceRecord) -> RemoteWorkspace:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
-            return RemoteWorkspace(record, name, _Unreachable())
+            return RemoteWorkspace(record, name, _UnreachableFiles())
         blobs = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
         return RemoteWorkspace(record, name, blobs)
 
@@ -530,16 +536,39 @@ class _Unreachable:
     The local files can be read and edited, but no change can be synced.
     """
 
-    def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
-        del path, data
+    def known(self, path: WorkspacePath) -> ObjectState:
+        del path
         raise _unreachable()
+
+    def known_versions(self) -> Mapping[WorkspacePath, Version]:
+        raise _unreachable()
+
+    def ask(self, path: WorkspacePath, known: ObjectState, *, whole: bool = False) -> ObjectState:
+        del path, known, whole
+        raise _unreachable()
+
+    def write(
+        self, path: WorkspacePath, data: bytes | None, state: ObjectState, by: Author | None
+    ) -> ObjectState:
+        del path, data, state, by
+        raise _unreachable()
+
+    def agree(self, path: WorkspacePath, state: ObjectState) -> None:
+        del path, state
 
     def refresh(self, path: WorkspacePath) -> None:
         del path
         raise _unreachable()
 
+    def list(self) -> Sequence[RemoteEntry]:
+        raise _unreachable()
+
     def problems(self) -> list[Problem]:
         return []
+
+
+class _UnreachableFiles:
+    """The objects of a shared workspace in a home that has no S3 location."""
 
     def read(self, name: str) -> Blob:
         del name

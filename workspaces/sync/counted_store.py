@@ -30,6 +30,10 @@ class CountedStore:
         self._count()
         return self._store.read(path)
 
+    def read_if_changed(self, path: WorkspacePath, since: Token) -> Blob | None:
+        self._count()
+        return self._store.read_if_changed(path, since)
+
     def write(self, path: WorkspacePath, data: bytes, *, expect: Expect, meta: Meta) -> Token:
         self._count()
         return self._store.write(path, data, expect=expect, meta=meta)

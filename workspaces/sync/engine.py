@@ -43,16 +43,20 @@ Deliberately absent:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import assert_never
 
 from workspaces.conditions import ABSENT
 from workspaces.errors import Failure, MassDeletion, NotFound
-from workspaces.paths import WorkspacePath
+from workspaces.history.git.objects import blob_id
+from workspaces.ids import Version, version_of
+from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
+from workspaces.revision import Author
 from workspaces.storage.blobs import BlobStore, Stat
-from workspaces.sync.baseline import Baseline, BaselineChange
+from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore, ListFiles
 from workspaces.sync.history_sync import FetchHistory as History
 from workspaces.sync.history_sync import HistorySync
@@ -78,6 +82,7 @@ from workspaces.sync.thread_pool import THREADS, ThreadPool
 from workspaces.tree.safe_replace import SECOND_LOOK_S
 from workspaces.tree.scan import FileState
 from workspaces.workspace.incoming_changes import Theirs
+from workspaces.workspace.remote_port import ObjectState, RemoteEntry
 from workspaces.workspace.workspace import Workspace
 
 LISTED_EVERY_S = 60.0
@@ -213,24 +218,98 @@ class Sync:
             elif blob is None and base is not None:  # gone there: the file here is new to the store
                 self._baseline.take([BaselineChange(path, base, None)], wait=False)
 
-    def decide(self, path: WorkspacePath, data: bytes | None) -> Callable[[], None]:
-        """Write one file to the store under its condition, and return a function that records the
-        result.
-
-        This implements a method of `Remote`, in which the store checks the condition.
-        """
+    def known(self, path: WorkspacePath) -> ObjectState:
+        """Return the state of the object that both sides had last. This and the next four methods implement
+        `Remote`."""
         self._get_ready()
-        base = self._baseline.find(path)
-        change = self._outgoing.put(path, data, base, expect=base.token if base else ABSENT)
+        row = self._baseline.find(path)
+        if row is None:
+            return ObjectState(None, None, None, None)
+        if not row.is_being_deleted:
+            return ObjectState(row.version, row.version, row.token, row.object_id)
+        # the row names no version: the bytes tell
+        version = version_of(self._workspace.history.read(row.object_id))
+        return ObjectState(
+            version, version, row.token, row.object_id, is_agreed=False, is_being_deleted=True
+        )
 
-        def record() -> None:
-            if self._baseline.fact("root") is None:  # never synced as a whole
-                root = self._workspace.identity()
-                if root is not None:
-                    self._baseline.note("root", root, wait=False)
-            self._baseline.take([change], wait=False)
+    def known_versions(self) -> Mapping[WorkspacePath, Version]:
+        self._get_ready()
+        return {path: row.version for path, row in self._baseline.tree().items()}
 
-        return record
+    def ask(self, path: WorkspacePath, known: ObjectState, *, whole: bool = False) -> ObjectState:
+        asked = replace(known, is_asked=True)
+        try:
+            if whole or known.token is None:
+                blob = self._there.read(path)
+            else:
+                blob = self._there.read_if_changed(path, known.token)
+        except NotFound:
+            agreed = None if known.is_being_deleted else known.agreed
+            is_agreed = known.is_agreed and agreed is None
+            return ObjectState(agreed, None, None, None, is_asked=True, is_agreed=is_agreed)
+        if blob is None:
+            return asked
+        is_agreed = known.is_agreed and blob.token == known.token
+        return ObjectState(
+            known.agreed,
+            blob.version,
+            blob.token,
+            blob_id(blob.data),
+            blob.data,
+            is_asked=True,
+            is_agreed=is_agreed,
+        )
+
+    def write(
+        self, path: WorkspacePath, data: bytes | None, state: ObjectState, by: Author | None
+    ) -> ObjectState:
+        if by is None:
+            self._check_root_of_edits()
+        row = self._outgoing.put(path, data, by, expect=state.token or ABSENT)
+        if row is None:
+            return ObjectState(state.agreed, None, None, None, is_asked=True, is_agreed=False)
+        return ObjectState(
+            state.agreed,
+            row.version,
+            row.token,
+            row.object_id,
+            data,
+            is_asked=True,
+            is_agreed=False,
+        )
+
+    def agree(self, path: WorkspacePath, state: ObjectState) -> None:
+        """Record that both sides have this state now.
+
+        The caller holds the writer lock. So whoever has changed the row meanwhile had an older state in
+        mind, and this row replaces it.
+        """
+        row = None
+        if state.version is not None and state.token is not None and state.object_id is not None:
+            row = SyncedFile(state.version, state.object_id, state.token)
+        if self._baseline.fact("root") is None:  # never synced as a whole
+            root = self._workspace.identity()
+            if root is not None:
+                self._baseline.note("root", root, wait=False)
+        for _ in range(ROUNDS_MAX):
+            before = self._baseline.find(path)
+            if before == row:
+                break
+            self._baseline.take([BaselineChange(path, before, row)], wait=False)
+
+    def list(self) -> list[RemoteEntry]:
+        self._get_ready()
+        rows = self._baseline.tree()
+        listed: list[RemoteEntry] = []
+        for stat in self._there.list(sorted(rows)):
+            if broken_rule(stat.name) is not None:
+                continue
+            path = WorkspacePath(stat.name)
+            row = rows.get(path)
+            is_known = row is not None and row.token == stat.token and not row.is_being_deleted
+            listed.append(RemoteEntry(path, stat.size, row.version if row and is_known else None))
+        return listed
 
     def problems(self) -> list[Problem]:
         """Return the files in the store that could not be brought here."""
@@ -364,6 +443,12 @@ class Sync:
             self._baseline.note("root", identity)
         return survey
 
+    def _check_root_of_edits(self) -> None:
+        """Check that what changed here changed in the directory that was synced last."""
+        known = self._baseline.fact("root")
+        if known is not None and known != self._workspace.identity():
+            raise _wrong_directory(self._workspace)
+
     def _check_root(self, survey: Survey, *, accept_deletions: bool) -> None:
         """Check a directory that is not the one of the last sync.
 
@@ -377,9 +462,7 @@ class Sync:
             return
         here = {path: state.version for path, state in survey.here.items()}
         if here != {path: agreed.version for path, agreed in survey.base.items()}:
-            raise MassDeletion(
-                f"{self._workspace.root} is not the directory of the last sync, and holds other files"
-            )
+            raise _wrong_directory(self._workspace)
 
     def _carry_out(
         self,
@@ -434,6 +517,12 @@ def _scan_listing(there: BlobStore) -> ListFiles:
         return there.scan()
 
     return listing
+
+
+def _wrong_directory(workspace: Workspace) -> MassDeletion:
+    return MassDeletion(
+        f"{workspace.root} is not the directory of the last sync, and holds other files"
+    )
 
 
 def _history_problems(unfollowed: Failure | None) -> list[Problem]:

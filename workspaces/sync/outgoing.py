@@ -10,7 +10,7 @@ from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.revision import RevisionId
+from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Expect, Meta
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
@@ -81,20 +81,34 @@ class Outgoing:
         return again
 
     def put(
-        self, path: WorkspacePath, data: bytes | None, base: SyncedFile | None, *, expect: Expect
-    ) -> BaselineChange:
-        """Send one file, or its deletion (None), and return the baseline change.
+        self,
+        path: WorkspacePath,
+        data: bytes | None,
+        by: Author | None,
+        *,
+        expect: Expect,
+    ) -> SyncedFile | None:
+        """Send one file, or its deletion (None), and return the new row. The caller records that row once
+        the file here has the same content.
 
-        The caller records that change once the file here has the same content.
+        `by` is the author of the revision to come; None if the newest revision has the file like this.
 
         Raises: Conflict if the object does not match `expect`; Unavailable if the store does not answer.
         """
         if data is None:
-            return self._delete(path, base, expect)
+            self._there.delete(path, expect=expect)
+            return None
         state = FileState(version_of(data), blob_id(data), len(data))
-        stamp = self._workspace.history.next_stamp()  # the revision is committed later
-        meta = {**self._meta(self._workspace.tip()), "stamp": stamp}
-        return self._write(path, data, state, base, expect, meta)
+        meta = self.metadata(path, by)
+        change = self._write(path, data, state, None, expect, meta)
+        return change.after
+
+    def metadata(self, path: WorkspacePath, by: Author | None) -> Meta:
+        """Return the words that go with a file that one decision writes: whose revision it is, and when."""
+        meta = self._meta(self._workspace.tip())
+        if by is None:
+            return {**meta, "stamp": changed_at(self._workspace.history, path)}
+        return {**meta, "stamp": self._workspace.history.next_stamp()}  # committed later
 
     def _meta(self, tip: RevisionId | None) -> Meta:
         """Return metadata that shows a person who browses the bucket where a file came from."""

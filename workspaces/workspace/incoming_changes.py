@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from workspaces.coordination.writer_lock import HeldLock
 from workspaces.errors import Failure, OverLimit, Refused
 from workspaces.history.git.objects import blob_id
 from workspaces.history.git.quarantine import Quarantine
@@ -86,49 +87,59 @@ class IncomingChanges:
     def apply(
         self, changes: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
+        with self._edits.hold(by) as held:
+            return self.apply_held(held, changes, by, theirs)
+
+    def apply_held(
+        self,
+        held: HeldLock,
+        changes: Sequence[IncomingChange],
+        by: Author,
+        theirs: Theirs | None = None,
+    ) -> ApplyResult:
+        """Apply changes while the caller holds the writer lock."""
         paths = tuple(change.path for change in changes)
         result = ApplyResult()
-        with self._edits.hold(by) as held:
-            same = frozenset[WorkspacePath]()
-            if theirs is not None and self._is_known(theirs.tip):
-                theirs = None
-            if theirs is not None:
-                try:
-                    self._history.receive(theirs.quarantine, theirs.tip)
-                    same = self._commit_edits_against(theirs, frozenset(paths))
-                except Failure as failure:
-                    result.unfollowed, theirs = failure, None
-            current_files = self._edits.record(paths)
-            replacements = [
-                replacement
-                for change in changes
-                if (replacement := _replacement_for(change, current_files[change.path], result))
-            ]
-            held.intend(by, paths)
-            replaced = self._safe_replace.put(replacements)
-            done, refused = replaced.done, replaced.refused
-            for path, reason in refused.items():
-                result.refused.append(Problem(path, "unreadable", str(reason)))
-            result.left += [
-                s.path for s in replacements if s.path not in done and s.path not in refused
-            ]
-            result.merged_saves = set(replaced.concurrent_saves)
-            if theirs is not None and not result.left:
-                here = done | result.there
-                applied = {a.path: a for a in changes if a.path in here}
-                self._follow(theirs, applied, same | refused.keys(), by)
-            else:
-                applied = {
-                    a.path: a for a in changes if a.path in done or _needs_their_version(a, result)
-                }
-                self._record(applied, by)
-            held.fulfilled()
-            self._safe_replace.restore(replaced.concurrent_saves.values())
-            # Commit what else was saved meanwhile. A file that was not there before has nothing to lose:
-            # the next commit of manual edits finds it.
-            self._edits.record(
-                replacement.path for replacement in replacements if replacement.seen is not None
-            )
+        same = frozenset[WorkspacePath]()
+        if theirs is not None and self._is_known(theirs.tip):
+            theirs = None
+        if theirs is not None:
+            try:
+                self._history.receive(theirs.quarantine, theirs.tip)
+                same = self._commit_edits_against(theirs, frozenset(paths))
+            except Failure as failure:
+                result.unfollowed, theirs = failure, None
+        current_files = self._edits.record(paths)
+        replacements = [
+            replacement
+            for change in changes
+            if (replacement := _replacement_for(change, current_files[change.path], result))
+        ]
+        held.intend(by, paths)
+        replaced = self._safe_replace.put(replacements)
+        done, refused = replaced.done, replaced.refused
+        for path, reason in refused.items():
+            result.refused.append(Problem(path, "unreadable", str(reason)))
+        result.left += [
+            s.path for s in replacements if s.path not in done and s.path not in refused
+        ]
+        result.merged_saves = set(replaced.concurrent_saves)
+        if theirs is not None and not result.left:
+            here = done | result.there
+            applied = {a.path: a for a in changes if a.path in here}
+            self._follow(theirs, applied, same | refused.keys(), by)
+        else:
+            applied = {
+                a.path: a for a in changes if a.path in done or _needs_their_version(a, result)
+            }
+            self._record(applied, by)
+        held.fulfilled()
+        self._safe_replace.restore(replaced.concurrent_saves.values())
+        # Commit what else was saved meanwhile. A file that was not there before has nothing to lose:
+        # the next commit of manual edits finds it.
+        self._edits.record(
+            replacement.path for replacement in replacements if replacement.seen is not None
+        )
         return result
 
     def _commit_edits_against(

@@ -89,6 +89,8 @@ class ManualEdits:
         """Called after a revision was made here, once the lock is free."""
         self.remote: Remote | None = None
         """None if only this machine has the files."""
+        self.are_records_shared = False
+        """True if several servers answer the same callers. Then the remote decides every write of theirs."""
 
     @contextmanager
     def hold(self, by: Author, wait_s: float = WAIT_S) -> Generator[HeldLock]:

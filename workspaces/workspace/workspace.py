@@ -21,9 +21,8 @@ from functools import partial
 from pathlib import Path
 
 from workspaces.clock import Clock
-from workspaces.conditions import ABSENT, ANY, Wildcard
-from workspaces.coordination.writer_lock import WAIT_S, HeldLock, WriterLock
-from workspaces.durability import HERE, Durable
+from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
+from workspaces.coordination.writer_lock import WAIT_S, WriterLock
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable
 from workspaces.file import File, as_bytes
 from workspaces.history.file_origins import FileOrigins
@@ -44,14 +43,16 @@ from workspaces.tree.merge import MergeResult
 from workspaces.tree.merge_marks import TRAILER as MERGED
 from workspaces.tree.merge_marks import describe_merge, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
-from workspaces.tree.safe_replace import Replacement, SafeReplace
+from workspaces.tree.safe_replace import SafeReplace
 from workspaces.tree.scan import Known, OnFileRead, Tree
+from workspaces.workspace.decided_files import DecidedFiles, Written
 from workspaces.workspace.incoming_changes import (
     ApplyResult,
     IncomingChange,
     IncomingChanges,
     Theirs,
 )
+from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
@@ -65,18 +66,6 @@ RACES_MAX = 20
 
 EditFiles = Callable[[Files], Files]
 """Return the new content of files (None: deleted) from their present content."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    path: WorkspacePath
-    version: Version | None
-    """None after a delete."""
-    revision: RevisionId | None
-    """None if the file had these bytes already: nothing changed, so no revision was made."""
-    durable: Durable = HERE
-    created: bool = False
-    """No file was there before."""
 
 
 @dataclass(slots=True)
@@ -155,17 +144,27 @@ class Workspace:
             committed_file=lambda path: edits.check_precondition(path, ANY),
             on_merge=partial(_record_merge, edits, history, person),
         )
-        self._incoming = IncomingChanges(self._edits, history, self._safe_replace)
+        self._here = LocalChange(edits, blobs, history, self._safe_replace)
+        self._incoming = IncomingChanges(edits, history, self._safe_replace)
+        self.decided = DecidedFiles(edits, history, self._here, self._incoming, person)
+        """The files as callers of an API read and write them."""
 
     @property
     def remote(self) -> Remote | None:
         """Return the remote. None if only this machine has the files: then the writer lock decides."""
         return self._edits.remote
 
-    def share(self, remote: Remote, on_revision: Callable[[], None] = lambda: None) -> None:
+    def share(
+        self,
+        remote: Remote,
+        on_revision: Callable[[], None] = lambda: None,
+        *,
+        are_records_shared: bool = False,
+    ) -> None:
         """Share the files with other machines from now on. `on_revision` is called after a revision was made
-        here, once the lock is free."""
+        here, once the lock is free. With `are_records_shared`, other servers answer the same callers."""
         self._edits.remote, self._edits.on_revision = remote, on_revision
+        self._edits.are_records_shared = are_records_shared
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """Return one file, as it is now or as a revision has it."""
@@ -230,23 +229,7 @@ class Workspace:
         path, by = WorkspacePath(path), by or self._author
         data = as_bytes(data) if isinstance(data, str) else data
         self._quota.check_file(path, data)
-        if self.remote is not None and expect is not ANY:
-            return self._write_decided(self.remote, path, data, by, expect)
-        with self._edits.hold(by) as held:
-            for _ in range(RACES_MAX):
-                current = self._edits.check_precondition(path, expect)
-                if current is not None and current.data == data:
-                    return Written(path, current.version, None)
-                self._check_change(path, data, current)
-                try:
-                    with self._changing(held, by, path, data):
-                        self._blobs.write(path, data, expect=current.token if current else ABSENT)
-                except Conflict:
-                    continue  # an editor saved without the lock: commit its edit first
-                revision = self._history.record({path: data}, by)
-                held.fulfilled()
-                return Written(path, version_of(data), revision, created=current is None)
-        raise Unavailable(path, "it changes faster than it can be written")
+        return self._set(path, data, by, expect)
 
     def plant(self, files: Mapping[str, bytes], *, by: Author) -> RevisionId | None:
         """Write the first files, as one revision.
@@ -270,23 +253,7 @@ class Workspace:
 
         Raises: NotFound when there is no file.
         """
-        path, by = WorkspacePath(path), by or self._author
-        if self.remote is not None and expect is not ANY:
-            return self._write_decided(self.remote, path, None, by, expect)
-        with self._edits.hold(by) as held:
-            for _ in range(RACES_MAX):
-                current = self._edits.check_precondition(path, expect)
-                if current is None:
-                    raise NotFound("file", path)
-                try:
-                    with self._changing(held, by, path, None):
-                        self._blobs.delete(path, expect=current.token)
-                except Conflict:
-                    continue
-                revision = self._history.record({path: None}, by)
-                held.fulfilled()
-                return Written(path, None, revision)
-        raise Unavailable(path, "it changes faster than it can be deleted")
+        return self._set(WorkspacePath(path), None, by or self._author, expect)
 
     def adopt(self, path: str, *, by: Author, expect: Version | Wildcard = ANY) -> RevisionId:
         """Make a revision in which a person takes a file's body over, without changing the file.
@@ -356,7 +323,7 @@ class Workspace:
                     {path: blob.data if blob else None for path, blob in current.items()}
                 )
                 for path, data in new_files.items():
-                    self._check_change(path, data, current[path])
+                    self._here.check(path, data, current[path])
                 held.intend(by, list(new_files))
                 done, failure = self._put_all(new_files, current)
                 if done:
@@ -467,82 +434,22 @@ class Workspace:
         `known` files show."""
         return self._edits.is_clean(file, directory, known)
 
-    def _write_decided(
-        self,
-        remote: Remote,
-        path: WorkspacePath,
-        data: bytes | None,
-        by: Author,
-        expect: Version | Wildcard,
+    def _set(
+        self, path: WorkspacePath, data: bytes | None, by: Author, expect: Version | Wildcard
     ) -> Written:
-        """Let the remote decide, then change the file here, even if another program saves it meanwhile."""
-        for _ in range(RACES_MAX):
-            with self._edits.hold(by) as held:
-                current = self._edits.check_precondition(path, expect)
-                if current is None and data is None:
-                    raise NotFound("file", path)
-                self._check_change(path, data, current)
-                try:
-                    follow = remote.decide(path, data)
-                except Conflict:
-                    pass  # another machine wrote first: bring its version here and check again
-                else:
-                    revision, has_followed = self._follow(held, path, data, by, current)
-                    if has_followed:
-                        follow()
-                    version = None if data is None else version_of(data)
-                    is_new = current is None and data is not None
-                    return Written(path, version, revision, Durable(files="s3"), is_new)
-            remote.refresh(path)
-        raise Unavailable(path, "it changes faster than it can be written")
+        """Give a file this content (None: delete it). The store decides if the writer expects a version."""
 
-    def _follow(
-        self,
-        held: HeldLock,
-        path: WorkspacePath,
-        data: bytes | None,
-        by: Author,
-        current: Blob | None,
-    ) -> tuple[RevisionId | None, bool]:
-        """Give the file here the content that the remote decided on. Return the revision, and True if the
-        file has that content now.
-        What a person saved at that moment is merged back. If the file was deleted meanwhile, the next sync
-        decides."""
-        seen = current.data if current else None
-        if seen == data:
-            return None, True
-        held.intend(by, [path])
-        replaced = self._safe_replace.put([Replacement(path, data, seen)])
-        if path in replaced.refused:
-            raise replaced.refused[path]
-        revision = self._history.record({path: data}, by)
-        held.fulfilled()
-        self._safe_replace.restore(replaced.concurrent_saves.values())
-        self._edits.record((path,))
-        return revision, path in replaced.done
+        def plan(before: bytes | None) -> bytes | None:
+            version = None if before is None else version_of(before)
+            if not is_met(expect, version):
+                if expect is ABSENT:
+                    raise AlreadyExists("file", path)
+                raise Conflict("file", path, expected=expect, actual=version)
+            return data
 
-    @contextmanager
-    def _changing(
-        self, held: HeldLock, by: Author, path: WorkspacePath, after: bytes | None
-    ) -> Generator[None]:
-        """Declare the change of a file, and withdraw the declaration if the change fails. What another
-        program writes there later is not ours.
-        A change may stand although it failed, because the disk did not confirm it. It stays declared, and the
-        next writer records it."""
-        held.intend(by, [path])
-        try:
-            yield
-        except Failure as failure:
-            if isinstance(failure, Conflict) or not self._holds(path, after):
-                held.fulfilled()
-            raise
-
-    def _holds(self, path: WorkspacePath, data: bytes | None) -> bool:
-        try:
-            blob = self._edits.blob(path)
-        except Failure:
-            return False
-        return (blob.data if blob else None) == data
+        if self.remote is not None and expect is not ANY:
+            return self.decided.decide(path, plan, by=by, is_register=False)
+        return self.decided.edit_here(path, plan, by)
 
     def _put_all(
         self, new_files: Files, files_before: Mapping[WorkspacePath, Blob | None]
@@ -562,24 +469,6 @@ class Workspace:
                 return done, failure
             done[path] = data
         return done, None
-
-    def _check_change(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
-        if data is not None:
-            self._quota.check_file(path, data)
-            self._quota.take(data, seen)
-            if seen is None:
-                self._refuse_twin(path)
-
-    def _refuse_twin(self, path: WorkspacePath) -> None:
-        """Refuse a name that differs from an existing one only in case: on half of all disks the two are one
-        file."""
-        tip = self._history.tip()
-        parts = path.split("/")
-        for depth, part in enumerate(parts):
-            directory = "/".join(parts[:depth])
-            for name in self._history.named_alike(tip, directory, part):
-                if name != part:
-                    raise AlreadyExists("file", f"{directory}/{name}" if directory else name)
 
 
 def _record_merge(

@@ -38,8 +38,9 @@ from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.storage.in_memory import MemoryRecords
+from workspaces.workspace.decided_files import Written
 from workspaces.workspace.manual_edits import ManualEdits
-from workspaces.workspace.workspace import Workspace, Written
+from workspaces.workspace.workspace import Workspace
 
 PATHS = ("a.md", "b.md", "notes/a.md", "notes/deep/b.md", "notes", "other")
 """`notes` and `other` are files or directories, by turns."""

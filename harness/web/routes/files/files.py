@@ -35,7 +35,8 @@ from workspaces.history.history import HEAD
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.workspace.workspace import Workspace, Written
+from workspaces.workspace.decided_files import Written
+from workspaces.workspace.workspace import Workspace
 
 router = APIRouter(
     route_class=Route,
