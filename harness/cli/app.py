@@ -1,4 +1,5 @@
-"""The `harness` command: registers all commands and turns errors into exit codes.
+"""The `harness` command: its options for all commands, and errors as exit codes. `command_groups` lists the
+commands.
 
 Exit codes: 0 done · 1 refused, not found, conflict, unavailable · 2 wrong usage · 3 a bug · 130 interrupted
 """
@@ -14,22 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.admin import accounts, admin, agents, bench, doctor, join, sandboxes, up, use
 from harness.cli.console.command_groups import GroupedCommands
 from harness.cli.console.console import Shown, complain, path, print_document, say, show_failure
-from harness.cli.files import (
-    files,
-    grep,
-    history,
-    import_export,
-    recall,
-    shell,
-    status,
-    sync,
-    watch,
-    workspaces,
-)
-from harness.cli.talk import approve, chat, compact, conversation, explain, jobs, prompt, run, usage
 
 HELP = """Durable memory for LLM agents as plain Markdown files.
 
@@ -46,36 +33,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-chat.register(app)
-run.register(app)
-approve.register(app)
-files.register(app)
-history.register(app)
-recall.register(app)
-shell.register(app)
-sync.register(app)
-compact.register(app)
-join.register(app)
-prompt.register(app)
-explain.register(app)
-doctor.register(app)
-usage.register(app)
-up.register(app)
-watch.register(app)
-import_export.register(app)
-use.register(app)
-grep.register(app)
-status.register(app)
-app.add_typer(agents.app, name="agent")
-app.add_typer(workspaces.app, name="workspace")
-app.add_typer(sandboxes.app, name="sandbox")
-app.add_typer(accounts.account_app, name="account")
-app.add_typer(accounts.user_app, name="user")
-app.add_typer(accounts.key_app, name="key")
-app.add_typer(conversation.app, name="conversation")
-app.add_typer(jobs.app, name="jobs")
-app.add_typer(admin.app, name="admin")
-app.add_typer(bench.app, name="bench")
 
 
 def _version(is_requested: bool) -> None:

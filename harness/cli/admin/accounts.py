@@ -31,6 +31,12 @@ UserReference = Annotated[str, typer.Argument(help="Id, external id, or name.", 
 ForceOption = Annotated[bool, typer.Option("--force", help="Delete it with everything in it.")]
 
 
+def register(app: typer.Typer) -> None:
+    app.add_typer(account_app, name="account")
+    app.add_typer(user_app, name="user")
+    app.add_typer(key_app, name="key")
+
+
 @account_app.command("create")
 def create_account(
     name: Annotated[str, typer.Argument(help="A new name.")],

@@ -11,6 +11,10 @@ from harness.cli.console.console import say
 app = typer.Typer(help="Set up an installation.", no_args_is_help=True)
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="admin")
+
+
 @app.command("init-dynamodb")
 def init_dynamodb(
     table: Annotated[

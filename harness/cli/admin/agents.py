@@ -35,6 +35,10 @@ SandboxOption = Annotated[
 ]
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="agent")
+
+
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],

@@ -23,6 +23,10 @@ app = typer.Typer(help="Measure with your own data.", no_args_is_help=True)
 _COLUMNS = ("questions", "recall@1", "recall@5", "recall@10", "recall@20", "hit@10", "mrr")
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="bench")
+
+
 @app.callback()
 def _bench() -> None:  # pyright: ignore[reportUnusedFunction]
     """Make `bench` a group although it has one command."""

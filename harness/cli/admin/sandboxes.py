@@ -36,6 +36,10 @@ PermissionOption = Annotated[
 ]
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="sandbox")
+
+
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],

@@ -1,38 +1,75 @@
-"""The list of commands in `harness --help`, in groups with a heading each."""
+"""The list of commands in `harness --help`, in groups with a heading each.
+
+A command's module is imported when the command is looked up. So a command waits for no other one's imports,
+and typer reads the arguments of that command only.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 COMMAND_GROUPS = {
-    "Everyday": ("chat", "run", "approve", "status"),
-    "Files and history": (
-        "workspace",
-        "path",
-        "ls",
-        "cat",
-        "write",
-        "grep",
-        "log",
-        "diff",
-        "show",
-        "blame",
-        "restore",
-        "revert",
-        "git",
-        "watch",
-        "shell",
-        "import",
-        "export",
-    ),
-    "Memory": ("recall", "prompt", "explain", "compact", "use"),
-    "Agents and turns": ("agent", "conversation", "sandbox", "jobs"),
-    "Sharing": ("sync", "join", "account", "user", "key"),
-    "Operating": ("up", "doctor", "usage", "admin", "bench"),
+    "Everyday": {
+        "chat": "talk.chat",
+        "run": "talk.run",
+        "approve": "talk.approve",
+        "status": "files.status",
+    },
+    "Files and history": {
+        "workspace": "files.workspaces",
+        "path": "files.files",
+        "ls": "files.files",
+        "cat": "files.files",
+        "write": "files.files",
+        "grep": "files.grep",
+        "log": "files.history",
+        "diff": "files.history",
+        "show": "files.history",
+        "blame": "files.history",
+        "restore": "files.history",
+        "revert": "files.history",
+        "git": "files.history",
+        "watch": "files.watch",
+        "shell": "files.shell",
+        "import": "files.import_export",
+        "export": "files.import_export",
+    },
+    "Memory": {
+        "recall": "files.recall",
+        "prompt": "talk.prompt",
+        "explain": "talk.explain",
+        "compact": "talk.compact",
+        "use": "admin.use",
+    },
+    "Agents and turns": {
+        "agent": "admin.agents",
+        "conversation": "talk.conversation",
+        "sandbox": "admin.sandboxes",
+        "jobs": "talk.jobs",
+    },
+    "Sharing": {
+        "sync": "files.sync",
+        "join": "admin.join",
+        "account": "admin.accounts",
+        "user": "admin.accounts",
+        "key": "admin.accounts",
+    },
+    "Operating": {
+        "up": "admin.up",
+        "doctor": "admin.doctor",
+        "usage": "talk.usage",
+        "admin": "admin.admin",
+        "bench": "admin.bench",
+    },
 }
-"""The commands under each heading, in the order of the help. Every command stands under one heading."""
+"""The commands under each heading, in the order of the help, each with the module below `harness.cli` whose
+`register` adds it. Every command stands under one heading."""
+
+MODULES = {name: module for names in COMMAND_GROUPS.values() for name, module in names.items()}
 
 _MARGINS = 4
 """Columns that the help uses for the indentation of a row and for the gap between its columns."""
@@ -41,8 +78,26 @@ _MARGINS = 4
 class GroupedCommands(TyperGroup):
     """A command group whose help lists its commands under the headings of `COMMAND_GROUPS`."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer passes it
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer passes it
+        return [*MODULES]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None. Import its module at the first call."""
+        if cmd_name in MODULES and cmd_name not in self.commands:
+            part = typer.Typer(cls=TyperGroup, callback=_nothing, rich_markup_mode=None)
+            import_module(f"harness.cli.{MODULES[cmd_name]}").register(part)
+            self.commands.update(typer.main.get_group(part).commands)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of a line. An unknown name is compared with the names of all commands."""
+        if args and self.get_command(ctx, args[0]) is None:
+            self._load_all(ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section of the help for each heading. All sections have columns of the same width."""
+        self._load_all(ctx)
         width = max(map(len, self.commands))
         limit = formatter.width - width - _MARGINS
         for heading, names in COMMAND_GROUPS.items():
@@ -51,3 +106,11 @@ class GroupedCommands(TyperGroup):
             ]
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+    def _load_all(self, ctx: Any) -> None:
+        for name in MODULES:
+            self.get_command(ctx, name)
+
+
+def _nothing() -> None:
+    """Make typer build a group, also of a single command."""

@@ -42,6 +42,10 @@ GuidanceOption = Annotated[
 ]
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="workspace")
+
+
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],

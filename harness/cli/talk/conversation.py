@@ -45,6 +45,10 @@ SHOWN_CHARACTERS_MAX = 200
 """Characters of a tool's input or result that are shown. --json prints all of them."""
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="conversation")
+
+
 @app.command("list")
 def list_(
     agent: Annotated[

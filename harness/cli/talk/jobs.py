@@ -31,6 +31,10 @@ JobId = Annotated[str, typer.Argument(help="Id of a job, as the list shows it.",
 LIST_MAX = 100
 
 
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="jobs")
+
+
 @app.callback()
 def list_(
     context: typer.Context,

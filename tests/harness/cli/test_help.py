@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
+import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from harness.cli.app import app
-from harness.cli.console.command_groups import COMMAND_GROUPS
+from harness.cli.console.command_groups import COMMAND_GROUPS, MODULES
 from tests.harness.cli.terminal import Terminal
 
 GROUPS = [
@@ -45,10 +48,24 @@ def test_help_lists_each_command_once_under_a_heading(harness: Terminal) -> None
     assert headings == list(COMMAND_GROUPS)
     commands = re.findall(r"^  (\w+)  +\S", listed, re.MULTILINE)
     group: Any = get_command(app)
-    assert sorted(commands) == sorted(group.commands)
+    assert sorted(commands) == sorted(group.list_commands(None))
     for heading, names in COMMAND_GROUPS.items():
         section = listed.split(f"{heading}:\n")[1].split("\n\n")[0]
-        assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == names
+        assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == tuple(names)
+
+
+def test_each_module_registers_the_commands_that_are_listed_with_it() -> None:
+    for module in set(MODULES.values()):
+        part = typer.Typer(cls=TyperGroup, callback=lambda: None)
+        import_module(f"harness.cli.{module}").register(part)
+        group: Any = get_command(part)
+        assert sorted(group.commands) == sorted(n for n, own in MODULES.items() if own == module)
+
+
+def test_an_unknown_command_is_refused_with_the_nearest_one(harness: Terminal) -> None:
+    ended = harness("stats")
+    assert ended.code == 2
+    assert "No such command 'stats'. Did you mean 'status'?" in ended.stderr
 
 
 def test_help_keeps_the_line_breaks_of_examples(harness: Terminal) -> None:
