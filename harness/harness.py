@@ -28,12 +28,21 @@ from harness.conversations.export import exported, imported
 from harness.jobs.job import Jobs
 from harness.jobs.runner import Drained, OnJob, unheard
 from harness.memory.blocks.blocks import Blocks
-from harness.messages.event import Answer, Approval, Event, EventItem, OnBusy, check_key
+from harness.messages.event import (
+    Answer,
+    Approval,
+    Event,
+    EventItem,
+    OnBusy,
+    check_event_id,
+    check_key,
+)
 from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, silent
 from harness.models.port import Model
 from harness.prompts.compaction import Compacted
 from harness.prompts.prompt_request import PromptRequest
+from harness.runs.runs import Runs, RunView
 from harness.runtime.async_bridge import LoopThread, UnderWay, entered
 from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.port import Confinement, Sandbox, SandboxCommand
@@ -136,6 +145,22 @@ class Harness:
         return self.rooms.conversations
 
     @property
+    def runs(self) -> Runs:
+        """The runs of the account, and the active memory of its agents."""
+        return self.rooms.runs
+
+    def finish_run(self, run_id: str) -> RunView:
+        """Bring a run to its end, behind the agent's earlier runs, and return it.
+
+        A run that waits for an approval is returned as it is.
+        """
+        return self._loop.run(self.rooms.runs.wait(run_id))
+
+    def cancel_run(self, run_id: str) -> bool:
+        """Cancel a run, in any process. Return False if it has ended."""
+        return self._loop.run(self.rooms.runs.cancel(run_id))
+
+    @property
     def jobs(self) -> Jobs:
         return self.rooms.jobs
 
@@ -147,6 +172,7 @@ class Harness:
         conversation: str | None = None,
         event_id: str | None = None,
         on_busy: OnBusy | None = None,
+        is_shared: bool = False,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
         emit: Emit = silent,
     ) -> Outcome:
@@ -154,12 +180,14 @@ class Harness:
 
         Without `agent` the home's default agent answers; without `conversation` a new one begins. `on_busy`
         decides what happens when the conversation is in use, otherwise the agent's configuration does.
-        `tools` are functions that the agent can call in this turn. `approve` or `answer` resumes a turn that
+        With `is_shared`, the message goes to the conversation that the agent's runs share. `tools` are
+        functions that the agent can call in this turn. `approve` or `answer` resumes a turn that
         waits.
         """
+        key = new_id("c") if conversation is None else conversation
         event = Event.said(
-            new_id("evt") if event_id is None else event_id,
-            new_id("c") if conversation is None else conversation,
+            new_id("evt") if event_id is None else check_event_id(event_id),
+            None if is_shared else key,
             text,
             on_busy=on_busy,
         )
@@ -210,7 +238,8 @@ class Harness:
 
         Raises: NotFound; Conflict for a call that is not pending.
         """
-        event = Event(event_id or new_id("evt"), conversation.key, answers)
+        own_id = check_event_id(event_id or new_id("evt"))
+        event = Event(own_id, conversation.key, answers, has_reserved_key=True)
         agent = self.agents.get(conversation.agent_id)
         return self._loop.run(self._with(tools).run(agent, event, emit))
 

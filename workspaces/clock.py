@@ -1,4 +1,4 @@
-"""Clocks that are passed as a parameter: the system's clock, and one that a test moves by hand."""
+"""Clocks as parameters: the system's clock, a shifted one, and one that a test moves by hand."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class ShiftedClock(SystemClock):
+    """The system's clock, ahead of the true time by a number of seconds: to rehearse a schedule."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self._ahead = timedelta(seconds=ahead_s)
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
 
 
 class ManualClock:

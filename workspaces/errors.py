@@ -118,6 +118,18 @@ class InUse(Conflict):
         self.remedy = "remove those references first, or force the deletion"
 
 
+class AgentRunning(Conflict):
+    """The agent has an active run already, and the caller did not want to wait for it."""
+
+    code = "agent_running"
+
+    def __init__(self, agent: str, run_id: str) -> None:
+        super().__init__("agent", agent, expected="no active run", actual=run_id)
+        self.args = (f"the agent {_shown(agent)} already runs: {run_id}",)
+        self.remedy = "wait for that run, cancel it, or queue behind it"
+        self.run_id = run_id
+
+
 class Refused(Failure):
     """The input breaks a rule. The attributes name field, value and rule.
 

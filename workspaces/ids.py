@@ -19,6 +19,7 @@ ConversationId = NewType("ConversationId", str)
 SessionId = NewType("SessionId", str)
 TurnId = NewType("TurnId", str)
 KeyId = NewType("KeyId", str)
+RunId = NewType("RunId", str)
 
 Namespace = NewType("Namespace", str)
 """The hash that names a workspace's storage: the same string on disk and in S3."""

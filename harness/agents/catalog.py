@@ -28,10 +28,15 @@ from workspaces.home.workspaces import (
     private_to_user,
 )
 from workspaces.ids import Namespace, SandboxId, WorkspaceId
-from workspaces.storage.records import RecordStore
+from workspaces.storage.records import RecordChange, RecordStore
 from workspaces.workspace.workspace import Workspace
 
 _FindSandbox = Callable[[SandboxId | None], SandboxRecord | None]
+
+
+def _nothing_also(agent: AgentRecord, before: AgentRecord | None) -> Sequence[RecordChange]:
+    del agent, before
+    return ()
 
 
 class AgentCatalog:
@@ -45,11 +50,12 @@ class AgentCatalog:
         sandboxes: Catalog[SandboxRecord],
         tool_names: Iterable[str] = (),
         check_model: Callable[[str, str], None] = lambda _name, _field: None,
+        also: Callable[[AgentRecord, AgentRecord | None], Sequence[RecordChange]] = _nothing_also,
     ) -> None:
         """Store the dependencies.
 
         `tool_names` are taken: those of the tools that every agent has. `check_model` refuses the name of a
-        model that nothing can ask; it also receives the field.
+        model that nothing can ask; it also receives the field. For `also`, see `Catalog`.
         """
         self._check_model = check_model
         self._tool_names = frozenset(tool_names)
@@ -62,6 +68,7 @@ class AgentCatalog:
             records,
             clock,
             check=self._check,
+            also=also,
             may_change=principal.may_configure,
         )
 
@@ -226,6 +233,10 @@ class AgentCatalog:
         check_names(config.tools, self._tool_names, within="config.tools")
         if config.model is not None and config.model != (before and before.config.model):
             self._check_model(config.model, "config.model")
+        if config.schedule is not None and config.default_prompt is None:
+            rule = "needs a prompt: its runs use the agent's default prompt"
+            remedy = "set config.defaultPrompt too"
+            raise Refused("config.schedule", None, rule, remedy=remedy)
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()

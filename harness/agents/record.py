@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from harness.agents.schedule import Schedule
 from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX, budget
 from harness.context.prune import TURNS, Pruning
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool
@@ -20,6 +21,8 @@ from workspaces.validation import StrictModel
 from workspaces.workspace_record import Name
 
 SYSTEM_CHARACTERS_MAX = 50_000
+PROMPT_CHARACTERS_MAX = 50_000
+"""The longest prompt of a run: as long as an agent's own instructions."""
 MEMORY_CHARACTERS_HIGHEST = 200_000
 """The largest share of memory in the largest context that can be configured."""
 CONTEXT_CHARACTERS_HIGHEST = 500_000
@@ -95,6 +98,10 @@ class AgentConfig(StrictModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
     system: Annotated[str, Field(max_length=SYSTEM_CHARACTERS_MAX)] | None = None
+    default_prompt: Annotated[str, Field(min_length=1, max_length=PROMPT_CHARACTERS_MAX)] | None = (
+        None
+    )
+    """The prompt of a run that brings none."""
     sandbox: SandboxId | None = None
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
     private: Literal["ro", "rw", "off"] = "ro"
@@ -105,6 +112,10 @@ class AgentConfig(StrictModel):
     """Tools that the client runs. The turn waits for their results."""
     session: SessionConfig = SessionConfig()
     limits: Limits = Limits()
+    schedule: Schedule | None = None
+    """When the agent runs by itself, with its default prompt."""
+    active_memory: bool = False
+    """Let chat and runs share one session, so that each sees what the others said."""
 
 
 class AgentRecord(StrictModel):

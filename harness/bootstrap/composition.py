@@ -34,6 +34,11 @@ from harness.models.metered import MeteredModel
 from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
 from harness.models.retrying import RetryingModel
+from harness.runs.active_memory import ActiveMemories
+from harness.runs.run_records import RUN, RunRecords
+from harness.runs.run_turns import RunTurns
+from harness.runs.runs import Runs
+from harness.runs.scheduler import ScheduleCorrection, ScheduleJobs, Scheduler, delete_runs_of
 from harness.runtime.async_bridge import LoopThread
 from harness.runtime.settings import Settings
 from harness.runtime.templates import workspace_files
@@ -67,7 +72,7 @@ from workspaces.accounts.account import Accounts, OwnAccount, Principal
 from workspaces.accounts.key import Keys
 from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.accounts.user import Users
-from workspaces.clock import Clock, SystemClock
+from workspaces.clock import Clock, ShiftedClock, SystemClock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
@@ -76,6 +81,7 @@ from workspaces.home.workspaces import SET_PLACE, Workspaces
 from workspaces.ids import AccountId, ConversationId, WorkspaceId
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import RegistryKind
+from workspaces.remote.tick_claim import TickClaims
 from workspaces.search.embeddings import Embedder
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
@@ -87,6 +93,9 @@ TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_
 
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
+
+RUNS_AT_ONCE_MAX = 64
+"""Runs that one server brings to their end at once, beside its other jobs. They mostly wait for a model."""
 
 PROGRAMS_AGAIN_S = 10.0
 """Seconds until missing programs are looked for again; they may have been installed by then.
@@ -115,6 +124,8 @@ class PrincipalServices:
     deletion: RecordDeletion
     usage: AccountUsage
     dispatcher: Dispatcher
+    runs: Runs
+    scheduler: Scheduler
     registry_sync: RegistrySync | None
     """The sync of the account's records between machines. None where nothing is shared."""
 
@@ -147,9 +158,8 @@ class Application:
         self._clients = _clients(settings)
         self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
-        self.runner = JobRunner(
-            self.jobs, job_kinds(self._services_of_job, settings.home.machine), clock
-        )
+        kinds = job_kinds(self._services_of_job, settings.home.machine)
+        self.runner = JobRunner(self.jobs, kinds, clock)
         self.place = place
         self.broadcaster = Broadcaster()
         self._memories = MemoryCache()
@@ -228,6 +238,8 @@ class Application:
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
+        memories = ActiveMemories(account_id, records, clock)
+        schedule_jobs = ScheduleJobs(principal, self.jobs, clock)
         agents = AgentCatalog(
             principal,
             records,
@@ -236,6 +248,10 @@ class Application:
             sandboxes=sandboxes,
             tool_names=(tool.name for tool in self.tools),
             check_model=self._check_model,
+            also=lambda agent, before: (
+                *memories.toggled(agent, before),
+                *schedule_jobs.changed(agent, before),
+            ),
         )
         blocks = Blocks(
             principal,
@@ -256,6 +272,7 @@ class Application:
             leases=self._leases,
             jobs=self.jobs,
         )
+        run_records = RunRecords(principal, records, self._large, self.jobs, clock)
         deletion = RecordDeletion(
             principal=principal,
             accounts=self.accounts,
@@ -269,6 +286,7 @@ class Application:
             limiter=self.limiter,
             clock=clock,
             registry=None if self.place is None else self.place.registry(account_id),
+            delete_runs=partial(delete_runs_of, run_records, memories, schedule_jobs),
         )
         dispatcher = Dispatcher(
             clock=clock,
@@ -285,7 +303,9 @@ class Application:
             publish_pending=partial(self._sync_records, account_id),
             broadcaster=self.broadcaster,
             memory_cache=self._memories,
+            observer=RunTurns(run_records, memories, conversations, clock),
         )
+        runs = Runs(principal, run_records, memories, agents, dispatcher, clock)
         adapters = record_adapters(
             principal=principal,
             accounts=self.accounts,
@@ -312,6 +332,10 @@ class Application:
             deletion=deletion,
             usage=AccountUsage(principal, self.ledger),
             dispatcher=dispatcher,
+            runs=runs,
+            scheduler=Scheduler(
+                agents, runs, schedule_jobs, clock, settings.home.machine, self._ticks(account_id)
+            ),
             registry_sync=(
                 self._registry_sync(account_id, workspaces, adapters) if may_change else None
             ),
@@ -341,6 +365,12 @@ class Application:
             services = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
             if services.registry_sync is not None:
                 services.registry_sync.sync_if_due()
+
+    def _ticks(self, account_id: AccountId) -> TickClaims | None:
+        """Return the claims of ticks in the bucket, where machines share it but not their records."""
+        if self.place is None or are_shared(self.settings.records):
+            return None
+        return self.place.ticks(account_id)
 
     def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
         registry_sync = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
@@ -450,7 +480,7 @@ def wire(
     can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings. Without
     `allows_demo` the demo model never answers.
     """
-    clock = clock or SystemClock()
+    clock = clock or _clock(settings)
     place = place or (None if settings.s3 is None else bucket_at(settings.s3))
     large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
@@ -481,7 +511,16 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
         background_sync.hear(watch_event)
 
     watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
-    return {"jobs": application.runner, "watcher": watcher, "sync": background_sync}
+    runner = application.runner
+    return {
+        "jobs": runner.without({RUN}),
+        "runs": runner.only({RUN}, at_once_max=RUNS_AT_ONCE_MAX),
+        "schedules": ScheduleCorrection(
+            lambda: [services.scheduler for services in _owners(application)]
+        ),
+        "watcher": watcher,
+        "sync": background_sync,
+    }
 
 
 def _owners(application: Application) -> Iterator[PrincipalServices]:
@@ -504,6 +543,13 @@ def _workspaces(application: Application) -> Iterator[Workspace]:
 
 def _copies(services: PrincipalServices) -> LocalCopies:
     return LocalCopies(services.workspaces, services.agents)
+
+
+def _clock(settings: Settings) -> Clock:
+    """Return the system's clock, shifted if the settings say so."""
+    if settings.clock_shift is None:
+        return SystemClock()
+    return ShiftedClock(float(settings.clock_shift))
 
 
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:

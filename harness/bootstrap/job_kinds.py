@@ -12,6 +12,9 @@ from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import OutOfReach, Run
+from harness.runs.run_records import RUN
+from harness.runs.runs import Runs
+from harness.runs.scheduler import SCHEDULE, Scheduler
 from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.fair_share import take_share_of
 from harness.turns.dispatcher import Dispatcher
@@ -21,6 +24,7 @@ from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import ConversationId, WorkspaceId
 from workspaces.storage.records import JsonObject
+from workspaces.timestamp import Stamp, moment_of
 
 _LOG = logging.getLogger("harness.bootstrap.job_kinds")
 
@@ -47,6 +51,10 @@ class JobServices(Protocol):
     def conversations(self) -> Conversations: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def scheduler(self) -> Scheduler: ...
 
 
 ServicesFor = Callable[[Job], JobServices]
@@ -81,7 +89,19 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, Run]:
             return None
         return None if is_done else job.due + timedelta(seconds=FLUSH_WITHIN_S)
 
-    return {TURN: turn, ERASE: erase, TIDY: tidy, f"{FLUSH}:{machine}": flush}
+    async def run(job: Job) -> datetime | None:
+        take_share_of(job.payload["accountId"])
+        with _wait_for_store():
+            return await services_for(job).runs.finish(job.payload["runId"])
+
+    async def schedule(job: Job) -> datetime | None:
+        since = moment_of(Stamp(job.payload["since"]))
+        with _wait_for_store():
+            fire = services_for(job).scheduler.fire
+            return await run_in_new_thread(fire, job.payload["agentId"], since)
+
+    flush_here = f"{FLUSH}:{machine}"
+    return {TURN: turn, ERASE: erase, TIDY: tidy, flush_here: flush, RUN: run, SCHEDULE: schedule}
 
 
 @contextmanager

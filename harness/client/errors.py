@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from workspaces.errors import (
+    AgentRunning,
     AlreadyExists,
     Busy,
     Conflict,
@@ -30,6 +31,7 @@ from workspaces.errors import (
 )
 
 _KINDS: tuple[type[Failure], ...] = (
+    AgentRunning,
     AlreadyExists,
     Busy,
     Conflict,

@@ -516,6 +516,8 @@ def _erasure(conversation_id: ConversationId) -> str:
 def _session_of_fork(session: Session, transcript: Transcript, at: int) -> Session:
     """Return the session as a fork has it: with the summary that stood at entry `at`."""
     fresh = new_session(session.first, session.started_at)
+    skipped = tuple((first, min(last, at)) for first, last in session.skipped if first <= at)
+    fresh = replace(fresh, skipped=skipped)
     if session.window_from <= at and (session.summary or 0) <= at:
         return replace(fresh, window_from=session.window_from, summary=session.summary)
     then = transcript.summary_until(session, at)

@@ -50,9 +50,15 @@ from harness.conversations.queue_state import (
     is_idle,
     is_large,
 )
-from harness.conversations.queued_event import Opening, QueuedEvent
+from harness.conversations.queued_event import (
+    AlsoWritten,
+    Opening,
+    QueueChange,
+    QueuedEvent,
+    nothing_also,
+)
 from harness.jobs.job import Job, Jobs, wish_key
-from harness.messages.event import Event, body_hash_of
+from harness.messages.event import SHARED_KEY, Event, body_hash_of
 from harness.transcripts.outcome import Ending
 from workspaces.accounts.account import Principal
 from workspaces.clock import Clock
@@ -148,11 +154,11 @@ class EventQueue:
     def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
         """Return an opening for a caller that is ready to begin the event's turn.
 
-        Return None if the event must be accepted instead: it was delivered before, is an answer, is large, or
-        has an event or a turn before it. Nothing is written yet. If another event comes first, the caller's
-        preparation is useless.
+        Return None if the event must be accepted instead: it was delivered before, is an answer, is large,
+        has an event or a turn before it, or is for the conversation that runs share. Nothing is written yet.
+        If another event comes first, the caller's preparation is useless.
         """
-        if event.is_answer:
+        if event.is_answer or event.conversation_key == SHARED_KEY:
             return None
         self._check_may_say(event)
         event_json = event.as_json()
@@ -296,11 +302,14 @@ class EventQueue:
         lease: Lease,
         *,
         is_last: bool = False,
+        also: AlsoWritten = nothing_also,
     ) -> None:
-        """Write the ending and remove the event. Release the lease if no event waits, or if `is_last`."""
+        """Write the ending with the changes of `also`, and remove the event. Release the lease if no event
+        waits, or if `is_last`. After a conflict at one of its changes, `also` is called again."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        self._complete(conversation, running.number, None, outcome, lease, is_last=is_last)
+        change = QueueChange(running.number, None, outcome, also)
+        self._complete(conversation, change, lease, is_last=is_last)
 
     def paused(
         self, conversation: Conversation, head: QueueHead | None = None
@@ -317,14 +326,16 @@ class EventQueue:
         lease: Lease,
         *,
         is_last: bool = False,
+        also: AlsoWritten = nothing_also,
     ) -> None:
-        """Pause the turn. `is_last` means the same as in `finish`."""
+        """Pause the turn. `is_last` and `also` mean the same as in `finish`."""
         claim = self._claims.find(conversation.claim_key(running.event.id))
         claim_change = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
         head = self._queue(conversation).head()
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
         rests = replace(head, running=None, paused=paused)
-        self._complete(conversation, None, rests, claim_change, lease, is_last=is_last)
+        change = QueueChange(None, rests, claim_change, also)
+        self._complete(conversation, change, lease, is_last=is_last)
 
     def answering(
         self,
@@ -365,11 +376,12 @@ class EventQueue:
             *outcome,
         )
 
-    def cancel(self, conversation: Conversation) -> TurnId | None:
-        """Ask the process that runs a turn here to end it. Return None when no turn runs."""
+    def cancel(self, conversation: Conversation, number: int | None = None) -> TurnId | None:
+        """Ask the process that runs a turn here, with `number` only this event's, to end it. Return None
+        if no such turn runs."""
         queue = self._queue(conversation)
         running = queue.head().running
-        if running is None:
+        if running is None or number not in (None, running["number"]):
             return None
         turn_id = TurnId(running["turn"])
         self._records.write(queue.ending(turn_id))
@@ -403,7 +415,7 @@ class EventQueue:
         claim = self._claims.find(conversation.claim_key(waiting.event.id))
         refusal = () if claim is None else (self._claims.released(claim, _error_json(why)),)
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
-        self._complete(conversation, waiting.number, head, refusal, lease)
+        self._complete(conversation, QueueChange(waiting.number, head, refusal), lease)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event whose turn has not begun. Return False if it has."""
@@ -533,30 +545,35 @@ class EventQueue:
     def _complete(
         self,
         conversation: Conversation,
-        number: int | None,
-        head: QueueHead | None,
-        ending: tuple[Put, ...],
+        change: QueueChange,
         lease: Lease,
         *,
         is_last: bool = False,
     ) -> None:
         """Remove the event, if any; if no other event waits, also remove the job and release the lease."""
         queue = self._queue(conversation)
-        item = None if number is None else queue.item(number)
-        head = head or replace(queue.head(), running=None)
+        item = None if change.number is None else queue.item(change.number)
+        head = change.head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
-        for job in (self._job_when_empty(conversation, head), ()):
+        job = self._job_when_empty(conversation, head)
+        for _ in _attempts():
+            also = change.also()
             lets_go = is_last or bool(job)
             guard = self._leases.releasing(lease) if lets_go else lease.guard
             try:
-                self._records.write(guard, *ending, queue.moved(head), *gone, *job)
+                self._records.write(guard, *change.ending, queue.moved(head), *gone, *job, *also)
             except Conflict as conflict:
                 if job and conflict.name == str(wish_key(_job_id(conversation))):
-                    continue  # another caller has just added an event: the job stays
+                    job = ()  # another caller has just added an event: the job stays
+                    continue
+                if conflict.name in {str(one.key) for one in also}:
+                    continue  # what the observer read has changed
                 raise LeaseLost(lease.key) from conflict
             if lets_go:
                 self._leases.let_go(lease)
             break
+        else:
+            raise LeaseLost(lease.key)
         if item is not None:
             queue.forget(item.value["event"])
 

@@ -1,7 +1,7 @@
 """Export a conversation as JSON lines, and import it again.
 
     {"format": 1, "conversation": {id, key, agentId, userId, createdAt}}
-    {"session": {first, id, startedAt, windowFrom?, summary?}}              each
+    {"session": {first, id, startedAt, windowFrom?, summary?, skipped?}}              each
     {"entry": 1, at, turn, event?, message, usage?, cut?, revisions?, asks?, allowed?, system?,
         kind?, covers?, whole?}                                     each, numbered without gaps
 
@@ -49,6 +49,7 @@ class _Session(StrictModel):
     window_from: Annotated[int, Field(ge=1)] | None = None
     summary: Annotated[int, Field(ge=1)] | None = None
     failed_at: _Count = 0
+    skipped: list[Annotated[list[_Count], Field(min_length=2, max_length=2)]] = Field(default=[])
 
 
 class _SessionLine(StrictModel):
@@ -194,7 +195,8 @@ def _session(number: int, data: object, before: list[Session]) -> Session:
         rule = "leaves out earlier entries, so the session needs a `summary` of them"
         raise Refused(f"line {number}.session.windowFrom", window_from, rule)
     session = new_session(line.first, _stamp(f"line {number}.session.startedAt", line.started_at))
-    return replace(session, window_from=window_from, summary=line.summary)
+    skipped = tuple((one[0], one[1]) for one in line.skipped)
+    return replace(session, window_from=window_from, summary=line.summary, skipped=skipped)
 
 
 def _entry(number: int, data: object, expected: int) -> Carried:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.conversations.conversation import Conversation
@@ -9,7 +10,7 @@ from harness.conversations.queue_state import NextEvent, QueueHead
 from harness.messages.event import Event
 from harness.transcripts.session import Session
 from workspaces.coordination.lease import Bid, Lease
-from workspaces.storage.records import Condition, Item, JsonObject, Key, RecordChange
+from workspaces.storage.records import Condition, Item, JsonObject, Key, Put, RecordChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,24 @@ class Opening:
 
     def accepted(self, lease: Lease) -> QueuedEvent:
         return QueuedEvent(self.conversation, self.claim, self.number, lease, is_new=True)
+
+
+AlsoWritten = Callable[[], tuple[RecordChange, ...]]
+"""A function that returns changes for the batch that ends a turn."""
+
+
+def nothing_also() -> tuple[RecordChange, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChange:
+    """A change of the queue at the end of a turn, or at its pause."""
+
+    number: int | None
+    """The event that leaves the queue."""
+    head: QueueHead | None
+    """The new head; None: as it is, with nothing running."""
+    ending: tuple[Put, ...]
+    """The changes of the claim."""
+    also: AlsoWritten = nothing_also

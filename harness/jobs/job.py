@@ -227,6 +227,10 @@ class Jobs:
                 )
         return sorted(listed, key=lambda one: (one.job.due, one.job.id))
 
+    def find(self, job_id: str) -> Job | None:
+        """Return a job that is not done, or None."""
+        return self._current(job_id)
+
     def retry(self, job_id: str) -> None:
         """Make a job due now, as if it had never been tried.
 

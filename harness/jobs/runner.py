@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,7 +56,10 @@ class OutOfReach(Exception):
 class JobRunner:
     """The runner of all kinds of jobs of a home."""
 
-    def __init__(self, jobs: Jobs, kinds: Mapping[str, Run], clock: Clock) -> None:
+    def __init__(
+        self, jobs: Jobs, kinds: Mapping[str, Run], clock: Clock, *, at_once_max: int = AT_ONCE_MAX
+    ) -> None:
+        self._at_once_max = at_once_max
         self._jobs = jobs
         self._kinds = dict(kinds)
         self._names = frozenset(self._kinds)
@@ -64,9 +67,18 @@ class JobRunner:
         self._is_store_away = False
         """True while the store of jobs does not answer, so that this is logged once."""
 
+    def only(self, names: Collection[str], *, at_once_max: int = AT_ONCE_MAX) -> JobRunner:
+        """Return a runner for these kinds alone."""
+        kinds = {name: kind for name, kind in self._kinds.items() if name in names}
+        return JobRunner(self._jobs, kinds, self._clock, at_once_max=at_once_max)
+
+    def without(self, names: Collection[str]) -> JobRunner:
+        """Return a runner for all kinds but these."""
+        return self.only(self._names.difference(names))
+
     async def run(self) -> None:
         """Run due jobs until cancelled. Running jobs are then given back."""
-        slots = asyncio.Semaphore(AT_ONCE_MAX)
+        slots = asyncio.Semaphore(self._at_once_max)
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await slots.acquire()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Annotated, Any, Literal, cast
 
@@ -37,7 +37,13 @@ OnBusy = Literal["queue", "reject"]
 
 _SORTED_JSON = json.JSONEncoder(sort_keys=True)
 
-_RESERVED = ("acct:", "conversation-lease:", "run:", "shared")
+SHARED_KEY = "shared"
+"""The key of the conversation that an agent's chat and its runs can share."""
+
+RUN_PREFIX = "run:"
+"""The beginning of the key of a run's own conversation, and of the id of its event."""
+
+_RESERVED = ("acct:", "conversation-lease:", RUN_PREFIX, SHARED_KEY)
 
 _CallId = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -122,17 +128,32 @@ class Event:
     """The tools that the client runs in this turn."""
     on_busy: OnBusy | None = None
     """The handling while the conversation is in use; None uses the agent's setting."""
+    has_reserved_key: bool = field(default=False, compare=False)
+    """True if the harness itself chose the key of the conversation."""
 
     @classmethod
     def said(
-        cls, event_id: str, conversation_key: str, text: str, *, on_busy: OnBusy | None = None
+        cls,
+        event_id: str,
+        conversation_key: str | None,
+        text: str,
+        *,
+        on_busy: OnBusy | None = None,
     ) -> Event:
-        """Return an event with one message of the user: the simplest kind."""
-        return cls(event_id, conversation_key, (UserSaid(content=text),), on_busy=on_busy)
+        """Return an event with one message of the user: the simplest kind.
+
+        Without a key it belongs to the conversation that the agent's runs share.
+        """
+        key = SHARED_KEY if conversation_key is None else conversation_key
+        is_shared = conversation_key is None
+        said = (UserSaid(content=text),)
+        return cls(event_id, key, said, on_busy=on_busy, has_reserved_key=is_shared)
 
     def __post_init__(self) -> None:
         _check_name("eventId", self.id)
-        check_key(self.conversation_key)
+        if not self.has_reserved_key:
+            check_key(self.conversation_key)
+            check_event_id(self.id)
         check_names(self.tools, ())
         self._check_items()
         if not self.is_answer and not self.message.text.strip():
@@ -245,6 +266,16 @@ def check_key(key: str, field: str = "conversationKey") -> str:
     return key
 
 
+def check_event_id(event_id: str) -> str:
+    """Return an event id of a caller.
+
+    Raises: Refused if it could be that of a run's event.
+    """
+    if event_id.startswith(RUN_PREFIX):
+        raise Refused("eventId", event_id, "begins with a reserved prefix")
+    return event_id
+
+
 def event_of(data: JsonObject) -> Event:
     """Return a queued event from its stored JSON."""
     policy = data.get("memoryPolicy")
@@ -255,6 +286,7 @@ def event_of(data: JsonObject) -> Event:
         data.get("system"),
         None if policy is None else parse(MemoryPolicy, policy, within="memory_policy"),
         client_tools_of(data.get("tools", ())),
+        has_reserved_key=True,  # it was checked when it was accepted
     )
 
 

@@ -229,10 +229,31 @@ def _conversations(harness: Harness) -> Iterator[StatusRow]:
             yield StatusRow(conversation.key, "pending", text, remedy, facts)
 
 
+def _schedules(harness: Harness) -> Iterator[StatusRow]:
+    """Yield a row for each agent with a schedule: when it runs next, and how its last run ended."""
+    for agent in harness.agents.list():
+        schedule, due = agent.config.schedule, harness.rooms.scheduler.jobs.next_tick(agent)
+        if schedule is None:
+            continue
+        remedy = None if due is not None else "`harness up` starts it again"
+        at = None if due is None else stamp_of(due)
+        when = "not planned" if at is None else f"next run {at[:16].replace('T', ' ')} UTC"
+        text = f"{when} · {schedule.cron} {schedule.timezone}"
+        facts = {"agent": agent.id, "cron": schedule.cron, "next": at}
+        yield StatusRow(agent.name, "ok" if at else "problem", text, remedy, facts)
+        newest = next(iter(harness.runs.list(agent.id, limit=1)), None)
+        if newest is not None and newest.run.status in {"failed", "timed_out"}:
+            run = newest.run
+            why = f": {run.error.message}" if run.error else ""
+            remedy = f"`harness runs show {run.id}` shows it"
+            yield StatusRow(agent.name, "problem", f"last run {run.status}{why}", remedy)
+
+
 SECTIONS: dict[str, StatusSource] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
     "conversations": _conversations,
+    "schedules": _schedules,
     "jobs": _jobs,
     "machines": _machines,
 }

@@ -174,7 +174,7 @@ class PromptSources:
         offered = tuple(tool.ascii_text for tool in tools)
         terms = SnapshotKey(
             reset=session.id,
-            compacted=str(session.window_from),
+            compacted=session.window_key,
             mounts=_digest(mounts),
             policy=self._policy,
             gate=_digest(self._views),

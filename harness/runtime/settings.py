@@ -35,6 +35,7 @@ _VARIABLES = {
     "embeddings_url": "HARNESS_EMBEDDINGS_URL",
     "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
     "s3": "HARNESS_S3",
+    "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
 
 _NEW_FILE = f"""\
@@ -71,6 +72,8 @@ class Settings:
     embeddings_key: str | None = field(default=None, repr=False)
     s3: str | None = None
     """The bucket where workspaces are shared, as s3://bucket/prefix. New workspaces are then shared."""
+    clock_shift: str | None = None
+    """Seconds by which this home's clock is ahead of the true time, to rehearse schedules."""
     anthropic_api_key: str | None = field(default=None, repr=False)
     anthropic_base_url: str | None = None
 
@@ -94,6 +97,7 @@ def read_settings(
     for key, variable in _VARIABLES.items():
         if environment.get(variable):
             values[key] = environment[variable]
+    _check_shift(values.get("clock_shift"))
     return Settings(
         home=opened,
         admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
@@ -140,6 +144,12 @@ def _root(value: Path | None) -> Path:
     except (OSError, RuntimeError) as error:  # an unknown user, or a deleted directory
         remedy = "name a directory that you can write with --home or HARNESS_HOME"
         raise Unavailable(f"home {value or '~'}", str(error), remedy=remedy) from error
+
+
+def _check_shift(value: str | None) -> None:
+    """Raise Refused unless this is a number of seconds within a century."""
+    if value is not None and re.fullmatch(r"-?[0-9]{1,10}(\.[0-9]{1,6})?", value) is None:
+        raise Refused("clock_shift", value, "must be a number of seconds")
 
 
 def _file_text(home: Home) -> str:

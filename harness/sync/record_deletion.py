@@ -7,6 +7,7 @@ them. A key is removed immediately.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ class DeletionReport:
     trash."""
     keys: tuple[KeyId, ...] = ()
     conversations: int = 0
+    runs: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -50,6 +52,7 @@ class DeletionReport:
             "trash": [str(place) for place in self.trash],
             "keys": list(self.keys),
             "conversations": self.conversations,
+            **({"runs": self.runs} if self.runs else {}),
         }
 
 
@@ -70,6 +73,8 @@ class RecordDeletion:
     clock: Clock
     registry: Registry | None
     """The registry that announces deletions to other machines. None where nothing is shared."""
+    delete_runs: Callable[[AgentId], int]
+    """Deletes the runs of an agent, and returns their number."""
 
     def workspace(self, reference: str, *, force: bool = False) -> DeletionReport:
         """Delete a workspace. With `force`, the mounts that agents have of it are left out from then on.
@@ -93,7 +98,7 @@ class RecordDeletion:
         return DeletionReport(record.id, record.name)
 
     def agent(self, reference: str) -> DeletionReport:
-        """Delete an agent with its conversations and private workspaces. The workspaces that it mounted
+        """Delete an agent with its conversations, runs and private workspaces. The workspaces that it mounted
         stay.
 
         Raises: Busy while one of its turns runs.
@@ -102,9 +107,10 @@ class RecordDeletion:
         record = self.agents.get(reference)
         self._check_reachable(record.id)
         conversations = self.conversations.delete_with(record.id)
+        runs = self.delete_runs(record.id)
         trash = self._private_workspaces(record.id)
         self.agents.forget(record.id)
-        return DeletionReport(record.id, record.name, trash, conversations=conversations)
+        return DeletionReport(record.id, record.name, trash, conversations=conversations, runs=runs)
 
     def user(self, reference: str) -> DeletionReport:
         """Delete a user with the user's keys, conversations and private workspaces.
@@ -131,9 +137,10 @@ class RecordDeletion:
         self._check_right("the account")
         record = self.accounts.get(self.principal.account_id)
         self._announce(record)
-        conversations = 0
+        conversations = runs = 0
         for agent in self.agents.list():
             conversations += self.conversations.delete_with(agent.id)
+            runs += self.delete_runs(agent.id)
             self.agents.forget(agent.id)
         trash = tuple(
             self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
@@ -146,7 +153,7 @@ class RecordDeletion:
         self.ledger.forget(record.id)
         self.limiter.forget(record.id)
         self.accounts.forget(record)
-        return DeletionReport(record.id, record.name, trash, keys, conversations)
+        return DeletionReport(record.id, record.name, trash, keys, conversations, runs)
 
     def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:
         return tuple(

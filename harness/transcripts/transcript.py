@@ -121,7 +121,8 @@ class TranscriptWindow:
 
     @property
     def next_number(self) -> int:
-        return self.entries[-1].number + 1 if self.entries else self.session.window_from
+        behind = self.entries[-1].number + 1 if self.entries else self.session.window_from
+        return max([behind, *(last + 1 for _, last in self.session.skipped)])
 
     @property
     def newest_number(self) -> int:
@@ -192,7 +193,10 @@ class Transcript:
 
     def window(self) -> TranscriptWindow:
         session = self.session()
-        return TranscriptWindow(session, tuple(self.entries(session.window_from)))
+        entries = self.entries(session.window_from)
+        return TranscriptWindow(
+            session, tuple(one for one in entries if not session.skips(one.number))
+        )
 
     def entries(self, first: int = 1, last: int | None = None) -> Iterator[Entry]:
         start, end = _sort(first), None if last is None else _sort(last + 1)
@@ -307,8 +311,9 @@ class Transcript:
 
     def reset(self, lease: Lease, now: Stamp) -> Session:
         """Start a new session here. Return the newest session if it has no entries yet."""
-        session, newest = self.session(), self.newest()
-        first = newest.number + 1 if newest else 1
+        session = self.session()
+        newest = self._records.scan(self._partition, backwards=True, limit=1)
+        first = int(newest[0].key.sort) + 1 if newest else 1  # its text may be lost
         if session.first == first:
             return session
         fresh = new_session(first, now)

@@ -178,8 +178,39 @@ class Dispatcher(TurnDependencies):
             await asyncio.sleep(LOOK_S_MIN)
         return True
 
-    async def _cancel_once(self, conversation: Conversation) -> bool:
-        turn_id = await run_in_thread(self.event_queue.cancel, conversation)
+    async def cancel_event(self, agent_id: AgentId, event_id: str) -> bool:
+        """End one event, wherever it is: withdraw it, or cancel its turn. Other events are not touched.
+
+        Return False if there is no such event, or it has ended.
+        Raises: Busy while its turn changes from running to waiting or back.
+        """
+        give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
+        while True:
+            key = self.event_queue.claim_key(agent_id, event_id)
+            claim = await run_in_thread(self.event_queue.claim, key)
+            if claim is None or claim.refusal is not None:
+                return False
+            conversation = await run_in_thread(self.conversations.get, claim.about["conversation"])
+            number: int = claim.about["number"]
+            accepted = QueuedEvent(conversation, key, number)
+            if await run_in_thread(self.event_queue.withdraw, accepted):
+                return True
+            if await self._cancel_once(conversation, number):
+                return True
+            is_over = await run_in_thread(self._has_ended, accepted)
+            if is_over or asyncio.get_running_loop().time() > give_up_at:
+                return False
+            await asyncio.sleep(LOOK_S_MIN)
+
+    def _has_ended(self, accepted: QueuedEvent) -> bool:
+        """Return True if the event has an outcome that is not just a pause."""
+        claim = self.event_queue.claim(accepted.claim)
+        if claim is None or claim.outcome is None:
+            return claim is None or claim.refusal is not None
+        return claim.outcome.get("status") != "waiting"
+
+    async def _cancel_once(self, conversation: Conversation, number: int | None = None) -> bool:
+        turn_id = await run_in_thread(self.event_queue.cancel, conversation, number)
         if turn_id is not None:
             cancellation = self.cancellations.get(turn_id)
             if cancellation is not None:
@@ -190,7 +221,7 @@ class Dispatcher(TurnDependencies):
         lease = await self._acquire(conversation)
         async with self._holding(lease):
             paused = await run_in_thread(self.event_queue.paused, conversation)
-            if paused is None:
+            if paused is None or number not in (None, paused.number):
                 return False
             with self.broadcaster.channel(conversation.id) as channel:
                 runner = TurnRunner(

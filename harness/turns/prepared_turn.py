@@ -23,9 +23,10 @@ from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
-from workspaces.errors import Refused
+from workspaces.errors import NotFound, Refused
 from workspaces.ids import TurnId
 from workspaces.revision import Author
+from workspaces.timestamp import stamp_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def prepare_turn(
     mounts = dependencies.agents.bindings(agent)
     pull(mounts)
     transcript = dependencies.conversations.transcript(conversation, on_append=channel.stored)
-    window = window or transcript.window()
+    if window is None:
+        window = _window(dependencies, conversation, transcript, lease, is_new=first is None)
     channel.begin(window.next_number - 1)
     is_resumed, first = first is not None, window.next_number if first is None else first
     sources = PromptSources(
@@ -141,6 +143,27 @@ def prepare_turn(
     return PreparedTurn(
         turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out
     )
+
+
+def _window(
+    dependencies: TurnDependencies,
+    conversation: Conversation,
+    transcript: Transcript,
+    lease: Lease,
+    *,
+    is_new: bool,
+) -> TranscriptWindow:
+    """Return the window of a turn. A new turn begins a new session first, if the observer wants one."""
+    observer, now = dependencies.observer, stamp_of(dependencies.clock.now())
+    if is_new and observer.wants_new_session(conversation, transcript.session()):
+        transcript.reset(lease, now)
+    try:
+        return transcript.window()
+    except (NotFound, ValueError, KeyError):  # a stored entry is missing or damaged
+        if not is_new or not observer.may_replace_session(conversation):
+            raise
+        transcript.reset(lease, now)
+        return transcript.window()
 
 
 def _price(dependencies: TurnDependencies, agent: AgentRecord, model: str) -> Price | None:

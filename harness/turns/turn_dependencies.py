@@ -20,6 +20,7 @@ from harness.tools.programs import ToolPrograms
 from harness.tools.stored_results import StoredResults
 from harness.turns.broadcast import Broadcaster
 from harness.turns.cancellation import Cancellation
+from harness.turns.turn_observer import TurnObserver, Unobserved
 from workspaces.clock import Clock
 from workspaces.coordination.lease import Leases
 from workspaces.ids import ConversationId, TurnId
@@ -54,6 +55,7 @@ class TurnDependencies:
     """Fetches the account's records that other machines have changed."""
     broadcaster: Broadcaster = field(default_factory=Broadcaster)
     memory_cache: MemoryCache = field(default_factory=MemoryCache)
+    observer: TurnObserver = field(default_factory=Unobserved)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """A model supplied by the caller for its turn. Another process cannot resume a turn that uses it."""
     callers_tools: tuple[AnyTool, ...] = ()

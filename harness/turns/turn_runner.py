@@ -14,7 +14,7 @@ from harness.billing.limits import Slot
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
-from harness.conversations.queued_event import Opening, QueuedEvent
+from harness.conversations.queued_event import AlsoWritten, Opening, QueuedEvent
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
 from harness.messages.model_request import ModelFailure
@@ -52,6 +52,9 @@ from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3
 """Attempts at a turn. A turn whose process died this often is probably what kills the process."""
+
+OBSERVED_TRIES_MAX = 50
+"""Attempts at a batch with an observer's changes. Each lost race means that another process got on."""
 
 CANCEL_LOOK_S = 1.0
 """Seconds between two checks for a cancellation from another process: a person waits for it."""
@@ -148,9 +151,20 @@ class TurnRunner:
     def end(self, running: RunningTurn) -> None:
         """End the turn at once: the caller that brought the event is gone."""
         ending = self._cut_short(running, "interrupted")
-        self.dependencies.event_queue.finish(self.conversation, running, ending, self.lease)
+        finish = self.dependencies.event_queue.finish
+        finish(
+            self.conversation,
+            running,
+            ending,
+            self.lease,
+            also=self._observed(running.event, ending),
+        )
         self.dependencies.leases.release(self.lease)
         self._log(ending, ())
+
+    def _observed(self, event: Event, ending: Ending) -> AlsoWritten:
+        """Return a function that returns the observer's changes for the end of a turn."""
+        return lambda: self.dependencies.observer.ends(self.conversation, event, ending)
 
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
@@ -174,7 +188,10 @@ class TurnRunner:
         running, also = event_queue.beginning(
             self.conversation, waiting, turn.id, turn.first, uses_caller_model=uses_caller_model
         )
-        return _FirstEntry(entry, also, running, prepared)
+        observed = await run_in_thread(
+            self.dependencies.observer.begins, self.conversation, event, turn.id, turn.session
+        )
+        return _FirstEntry(entry, (*also, *observed), running, prepared)
 
     async def _prepare_answer(self, waiting: NextEvent, paused: PausedTurn | None) -> _FirstEntry:
         answers, event_queue = waiting.event.answers, self.dependencies.event_queue
@@ -247,10 +264,17 @@ class TurnRunner:
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
         transcript = self.transcript()
-        try:
-            transcript.append(entry, self.lease, *also)
-        except Conflict as conflict:
-            raise LeaseLost(self.lease.key) from conflict
+        for _ in range(OBSERVED_TRIES_MAX):
+            observed = self.dependencies.observer.ends(self.conversation, paused.event, ending)
+            try:
+                transcript.append(entry, self.lease, *also, *observed)
+            except Conflict as conflict:
+                if conflict.name in {str(one.key) for one in observed}:
+                    continue  # what the observer read has changed
+                raise LeaseLost(self.lease.key) from conflict
+            break
+        else:
+            raise LeaseLost(self.lease.key)
         self.dependencies.event_queue.forget(self.conversation, paused)
 
     def _prepare(
@@ -420,7 +444,14 @@ class TurnRunner:
         held = self.lease
         await self.slot.aclose()
         await run_shielded(
-            lambda: end(self.conversation, running, ending, held, is_last=self.caller_waits)
+            lambda: end(
+                self.conversation,
+                running,
+                ending,
+                held,
+                is_last=self.caller_waits,
+                also=self._observed(running.event, ending),
+            )
         )
         self._log(ending, own)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -52,6 +52,18 @@ class WorkerPool:
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
+    def begin(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        """Start durable work for which nobody waits, unless this pool is full or already does it.
+
+        A job looks after work that the pool drops.
+        """
+        key = (Key("work", name), 0)
+        if self._is_closed or len(self._tasks) >= WAITING_MAX or key in self._tasks:
+            return
+        task = asyncio.create_task(self._do(work))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Accept events inside the context; at its end, wait `drain_s` for running turns and cancel the
@@ -66,6 +78,15 @@ class WorkerPool:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+
+    async def _do(self, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            async with self._places:
+                await work()
+        except Failure as failure:  # the job tries again
+            event(_log, "work put off", code=failure.code)
+        except Exception as error:  # noqa: BLE001 - nothing above this task reports errors
+            event(_log, "work failed", level=logging.ERROR, error=error)
 
     async def _answer(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
         """Run one event.

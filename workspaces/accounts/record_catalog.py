@@ -9,7 +9,7 @@ of records differ in their fields and in the checks before a write, not in the w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -88,12 +88,14 @@ class Catalog(Generic[R]):
         clock: Clock,
         *,
         check: Callable[[R, R | None], None] = lambda _record, _before: None,
+        also: Callable[[R, R | None], Sequence[RecordChange]] = lambda _record, _before: (),
         may_change: bool = True,
     ) -> None:
         """Store the dependencies.
 
         `check` refuses a record with broken references. It also receives the record before the change, so
-        that a reference that broke earlier does not block other changes. A catalog that may not change its
+        that a reference that broke earlier does not block other changes. `also` returns changes that follow
+        from the new record, to be written in the same batch. A catalog that may not change its
         records answers every attempt with Forbidden.
         """
         self._kind = kind
@@ -102,6 +104,7 @@ class Catalog(Generic[R]):
         self._records = records
         self._clock = clock
         self._check = check
+        self._also = also
 
     def check_new(self, fields: Mapping[str, Any]) -> R:
         """Return the record that `create` would make of these fields now.
@@ -123,6 +126,7 @@ class Catalog(Generic[R]):
             self._records.write(
                 Put(self._key(_id(record)), record.as_json(), expect=ABSENT),
                 Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT),
+                *self._also(record, None),
             )
         except Conflict as error:
             raise AlreadyExists(self._kind.name, handle.value) from error
@@ -159,6 +163,7 @@ class Catalog(Generic[R]):
                 self._records.write(
                     Put(item.key, record.as_json(), expect=item.counter),
                     *self._rename(self._handle(old), self._handle(record), _id(record)),
+                    *self._also(record, old),
                 )
             except Conflict as error:
                 handle = self._handle(record)
@@ -194,7 +199,7 @@ class Catalog(Generic[R]):
         expect = item.counter if item else ABSENT
         try:
             put = Put(self._key(_id(record)), record.as_json(), expect=expect)
-            self._records.write(put, *renaming)
+            self._records.write(put, *renaming, *self._also(record, old))
         except Conflict as error:
             if error.name == str(self._handle_key(handle)):
                 raise AlreadyExists(self._kind.name, handle.value) from error

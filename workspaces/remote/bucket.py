@@ -17,6 +17,7 @@ from workspaces.remote.registry import ENTRY_BYTES_MAX, InvalidEntry, Registry, 
 from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
 from workspaces.remote.remote_workspace import FileListing
 from workspaces.remote.s3_capabilities import Capabilities, probe
+from workspaces.remote.tick_claim import TickClaims
 from workspaces.storage.blobs import BlobStore, Stat
 from workspaces.storage.retrying import Retries, RetryingBlobs
 
@@ -118,6 +119,11 @@ class SharedBucket:
         """Return the registry of an account's records, which its machines share."""
         below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return Registry(account_id, RetryingBlobs(below, RETRIES), below.walk)
+
+    def ticks(self, account_id: AccountId) -> TickClaims:
+        """Return the claims of an account's scheduled ticks, which its machines share."""
+        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        return TickClaims(RetryingBlobs(below, RETRIES))
 
     def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
         """Return the accounts in this bucket, and the objects in their place that have no valid account

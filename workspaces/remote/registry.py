@@ -2,6 +2,7 @@
 
     .records/<accountId>/account.json
     .records/<accountId>/{users,workspaces,agents}/<id>.json        `:` of a private workspace's id is `.`
+    .records/<accountId>/ticks/<agentId>/<tick>                     see `tick_claim`
 
 An entry holds a record (*live*), or states that the record was deleted (a *tombstone*, which is kept for
 ever). It holds no secret: no key, no hash of a key, and no setting that decides what a machine may do
@@ -45,6 +46,9 @@ KINDS: tuple[RegistryKind, ...] = ("account", "user", "workspace", "agent")
 """In the order in which their records refer to each other."""
 
 PREFIX = ".records"
+
+TICKS = "ticks/"
+"""The folder of the claims of scheduled ticks, beside the entries."""
 
 FORMAT = 1
 
@@ -148,6 +152,8 @@ class Registry:
         listing = RegistryListing()
         for stat in self._walk():
             key = _parse_name(self.account_id, stat.name)
+            if stat.name.startswith(TICKS):
+                continue  # no entry: see `TickClaims`
             if key is None:
                 listing.doubts.append(InvalidEntry(stat.name, "is not the name of an entry"))
             elif len(listing.tokens) >= ENTRIES_MAX:

@@ -47,6 +47,7 @@ COMMAND_GROUPS = {
     },
     "Agents and turns": {
         "agent": "admin.agents",
+        "runs": "talk.runs",
         "conversation": "talk.conversation",
         "sandbox": "admin.sandboxes",
         "jobs": "talk.jobs",

@@ -240,6 +240,8 @@ def print_deleted(report: DeletionReport, *, as_json: bool) -> None:
         put(f"  files and history were moved to {directory}\n")
     if report.conversations:
         put(f"  deleted with it: {report.conversations} conversations\n")
+    if report.runs:
+        put(f"  deleted with it: {report.runs} runs\n")
     for key_id in report.keys:
         put(f"  revoked: {key_id}\n")
 

@@ -53,17 +53,23 @@ def chat(
         str | None, typer.Argument(help="Name or id; default: the home's default agent.")
     ] = None,
     conversation: ConversationOption = None,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Continue the conversation that the agent's runs share."),
+    ] = False,
     home: HomeOption = None,
 ) -> int:
     """Talk to an agent. Ctrl-D or /exit ends the chat, Ctrl-C stops a running turn, /help lists commands."""
-    from harness.messages.event import check_key
+    from harness.messages.event import SHARED_KEY, check_key
     from workspaces.errors import Failure
     from workspaces.ids import new_id
 
     with opened(home) as harness:
         record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
-        key = new_id("c") if conversation is None else conversation
-        talk = _Chat(harness, record, check_key(key))
+        if shared and conversation is not None:
+            raise typer.BadParameter("--shared and --conversation exclude each other")
+        key = check_key(new_id("c") if conversation is None else conversation)
+        talk = _Chat(harness, record, SHARED_KEY if shared else key)
         talk.greet()
         while not talk.is_over and (text := talk.read_message()) is not None:
             try:
@@ -121,10 +127,16 @@ class _Chat:
             self._send(text)
 
     def _send(self, text: str) -> None:
+        from harness.messages.event import SHARED_KEY
+
         printer = TurnPrinter()
         try:
             outcome = self.harness.run(
-                text, agent=self.agent, conversation=self.key, emit=printer.show
+                text,
+                agent=self.agent,
+                conversation=self.key,
+                is_shared=self.key == SHARED_KEY,
+                emit=printer.show,
             )
             outcome = ask_for_approvals(self.harness, outcome, printer.show)
         except KeyboardInterrupt:

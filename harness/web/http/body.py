@@ -84,6 +84,21 @@ def read_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]
     return read
 
 
+def read_optional_as(make: Callable[[JsonObject], T]) -> Callable[[Request], Awaitable[T]]:
+    """Return a dependency as `read_as` does, for a body that may be missing."""
+
+    async def read(request: Request) -> T:
+        body = await read_body(request, bytes_max=JSON_BYTES_MAX, what="the body")
+        if not body:
+            return make({})
+        _check_type(request)
+        if len(body) > LARGE_BYTES:
+            return await run_in_thread(_parsed, body, make)
+        return _parsed(body, make)
+
+    return read
+
+
 read_json = read_as(lambda fields: fields)
 
 Fields = Annotated[JsonObject, Depends(read_json)]

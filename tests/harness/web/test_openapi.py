@@ -217,6 +217,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],
         "agent": agent,
         "conversation": talked(site, caller.get("/accounts/me")["id"], agent),
+        "run": ran(site, caller.get("/accounts/me")["id"], agent),
     }
 
 
@@ -226,6 +227,15 @@ def talked(site: Site, account_id: str, agent: str) -> str:
     rooms = house.rooms(house.accounts.owner(house.accounts.get(account_id)))
     event = Event.said("e1", "c1", "hello")
     return asyncio.run(rooms.dispatcher.run(rooms.agents.get(agent), event)).conversation_id
+
+
+def ran(site: Site, account_id: str, agent: str) -> str:
+    """A run that has ended."""
+    house = site.harness.house
+    runs = house.rooms(house.accounts.owner(house.accounts.get(account_id))).runs
+    run = runs.start(agent, "hello")
+    asyncio.run(runs.wait(run.id))
+    return run.id
 
 
 def _family(path: str) -> str:

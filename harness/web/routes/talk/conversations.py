@@ -18,6 +18,7 @@ from harness.messages.event import (
     REASON_CHARACTERS_MAX,
     Approval,
     Event,
+    check_event_id,
     check_key,
 )
 from harness.presentation.file_json import conversation_document, session_document
@@ -246,7 +247,9 @@ async def decide(
     """
     agent = await run_in_thread(caller.agents.get, conversation.agent_id)
     event_id = new_id("evt") if body.event_id is None else body.event_id
-    event = Event(event_id, conversation.key, tuple(one.as_item() for one in body.approvals))
+    approvals = tuple(one.as_item() for one in body.approvals)
+    check_event_id(event_id)
+    event = Event(event_id, conversation.key, approvals, has_reserved_key=True)
     return await accept_event(request, caller, agent, event, after if body.stream else None)
 
 

@@ -18,12 +18,15 @@ from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_to
 from harness.messages.event import (
     ITEMS_MAX,
     KEY_CHARACTERS_MAX,
+    SHARED_KEY,
+    Answer,
     Approval,
     Event,
     OnBusy,
     SystemSaid,
     ToolAnswer,
     UserSaid,
+    check_event_id,
     items_of,
 )
 from harness.messages.memory_policy import MemoryPolicy
@@ -51,6 +54,7 @@ from harness.web.http.route_docs import (
     takes,
 )
 from harness.web.http.sse import EVENT, EVENT_STREAM, resumed_from, streamed
+from workspaces.errors import Refused
 from workspaces.validation import StrictModel, parse
 
 WAIT_S_MAX = 60.0
@@ -69,7 +73,8 @@ _Name = Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)]
 
 class TurnRequest(StrictModel):
     event_id: _Name
-    conversation_key: _Name
+    conversation_key: _Name | None = None
+    """Absent: the conversation that the agent's runs share, for the account's owner."""
     events: list[Any]
     system: str | None = None
     memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
@@ -78,10 +83,14 @@ class TurnRequest(StrictModel):
     stream: bool = False
 
     def as_event(self) -> Event:
+        items = items_of(self.events)
+        is_shared = self.conversation_key is None
         return Event(
-            self.event_id,
-            self.conversation_key,
-            items_of(self.events),
+            check_event_id(self.event_id),
+            SHARED_KEY if self.conversation_key is None else self.conversation_key,
+            items,
+            # an answer names the conversation in which the call waits, and that may be a run's
+            has_reserved_key=is_shared or any(isinstance(one, Answer) for one in items),
             system=self.system,
             memory_policy=self.memory_policy,
             tools=client_tools_of(self.tools),
@@ -208,8 +217,16 @@ async def take_turn(
     `stream` returns server-sent events. After a disconnect, continue them with `Last-Event-ID`.
     """
     event, is_followed = turn
+    if event.conversation_key == SHARED_KEY:
+        _check_shared(caller)
     agent = await run_in_thread(caller.agents.get, reference)
     return await accept_event(request, caller, agent, event, after if is_followed else None)
+
+
+def _check_shared(caller: PrincipalServices) -> None:
+    """Raise Refused unless the caller is the account's owner, to whom the shared conversation belongs."""
+    if caller.principal.user_id != caller.principal.owner.id:
+        raise Refused("conversationKey", None, "is required: only the owner shares a conversation")
 
 
 async def accept_event(

@@ -1,0 +1,383 @@
+"""Start, list, cancel and bring to their end the runs of an account.
+
+A run is durable before anything happens: its record, its place behind the agent's other runs, and a job that
+looks after it are one batch. Whoever asks for a run may bring it to its end (`work_off`); otherwise a process
+that runs jobs does. Several processes may do so at once: a run is one event, and its turn happens once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Literal
+
+from harness.agents.catalog import AgentCatalog
+from harness.agents.record import PROMPT_CHARACTERS_MAX, AgentRecord
+from harness.messages.event import SHARED_KEY
+from harness.messages.pending_call import PendingCall
+from harness.runs.active_memory import ActiveMemories, MemoryView
+from harness.runs.run import Run, RunError, RunSource, StopRequest, refused
+from harness.runs.run_records import LOOK_AFTER_S, RunRecords
+from harness.runtime.async_bridge import run_in_thread
+from harness.turns.dispatcher import Dispatcher
+from workspaces.accounts.account import Principal
+from workspaces.clock import Clock
+from workspaces.errors import (
+    AgentRunning,
+    Busy,
+    Conflict,
+    Failure,
+    Forbidden,
+    LeaseLost,
+    NotFound,
+    Refused,
+    TooMany,
+    Unavailable,
+)
+from workspaces.ids import AgentId, RunId, new_id
+from workspaces.storage.records import JsonObject
+from workspaces.timestamp import moment_of, stamp_of
+
+WAITING_RUNS_MAX = 100
+"""Runs that may wait behind the active run of an agent."""
+
+WAIT_LOOK_S = 5.0
+"""Seconds between two looks at a run that waits for a person or a client."""
+
+WAIT_MAX = timedelta(hours=24)
+"""The longest time that a run waits for an approval or for a client's answer."""
+
+TRIES_MAX = 100
+
+OnActive = Literal["queue", "reject"]
+"""What happens to a new run while the agent runs: it waits, or it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run, with the calls that it waits for at the moment."""
+
+    run: Run
+    waiting: tuple[PendingCall, ...] = ()
+
+    def as_json(self) -> JsonObject:
+        run = self.run
+        return {
+            "id": run.id,
+            "agentId": run.agent_id,
+            "status": run.status,
+            "source": run.source,
+            "prompt": run.prompt,
+            "parentRunId": run.parent_id,
+            "chainId": run.chain_id,
+            "step": run.step,
+            "conversationId": run.conversation_id,
+            "turnId": run.turn_id,
+            "sessionIdBefore": run.session_before,
+            "sessionIdAfter": run.session_after,
+            "reply": run.reply,
+            "waiting": [call.as_json() for call in self.waiting],
+            "error": run.error and run.error.as_json(),
+            "usage": run.usage and run.usage.as_json(),
+            "createdAt": run.created_at,
+            "startedAt": run.started_at,
+            "finishedAt": run.finished_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of one account, for its owner. Threads may share it."""
+
+    principal: Principal
+    records: RunRecords
+    memories: ActiveMemories
+    agents: AgentCatalog
+    dispatcher: Dispatcher
+    clock: Clock
+
+    def start(
+        self,
+        agent: str,
+        prompt: str | None = None,
+        *,
+        on_busy: OnActive = "reject",
+        source: RunSource = "on_demand",
+        facts: Mapping[str, Any] | None = None,
+        is_attended: bool = True,
+    ) -> Run:
+        """Start a run of an agent with this prompt, else with the agent's `defaultPrompt`.
+
+        `facts` are further fields of the record. With `is_attended`, the caller brings the run to its end.
+
+        Raises: Refused without any prompt; AgentRunning while the agent runs, unless the run may wait;
+        TooMany when too many runs wait.
+        """
+        self.check_right()
+        record = self.agents.get(agent)
+        run = self._new(record, _prompt(record, prompt), source, facts or {})
+        self._add(record, run, on_busy, LOOK_AFTER_S if is_attended else 0.0)
+        return run
+
+    def get(self, run_id: str) -> RunView:
+        """Return a run.
+
+        Raises: NotFound.
+        """
+        self.check_right()
+        return self.view(self.records.get(run_id))
+
+    def check_right(self) -> None:
+        """Check that the caller is the account's owner, as whom all runs act.
+
+        Raises: Forbidden for a user's key; Refused for an account key that names another user.
+        """
+        if not self.principal.may_configure:
+            raise Forbidden("start or see runs")
+        if self.principal.user_id != self.principal.owner.id:
+            rule = "cannot be used here: runs act as the account's owner"
+            raise Refused("X-Harness-User", None, rule, remedy="leave the header out")
+
+    def list(self, agent: str, *, behind: str = "", limit: int | None = None) -> list[RunView]:
+        """Return the runs of an agent, newest first; only those behind a `place` in this list."""
+        self.check_right()
+        found = self.records.newest_first(self.agents.get(agent).id, behind)
+        return [self.view(run) for run in islice(found, limit)]
+
+    def view(self, run: Run) -> RunView:
+        """Return a run with the calls that it waits for."""
+        if run.status != "running" or run.conversation_id is None or run.waiting_since is None:
+            return RunView(run)
+        try:
+            conversation = self.dispatcher.conversations.get(run.conversation_id)
+            paused = self.dispatcher.event_queue.paused(conversation)
+        except NotFound:
+            return RunView(run)
+        if paused is None or paused.turn_id != run.turn_id:
+            return RunView(run)
+        return RunView(run, self.dispatcher.pending(conversation))
+
+    def memory(self, agent: str) -> MemoryView:
+        """Return the state of an agent's active memory."""
+        self.check_right()
+        return self.memories.view(self.agents.get(agent))
+
+    def memory_summary(self) -> dict[AgentId, MemoryView]:
+        """Return the state of every agent's active memory."""
+        self.check_right()
+        return {agent.id: self.memories.view(agent) for agent in self.agents.list()}
+
+    def set_memory(self, agent: str, *, is_enabled: bool) -> MemoryView:
+        """Turn active memory on or off. Turning it on starts afresh."""
+        record = self.agents.patch(agent, {"config": {"activeMemory": is_enabled}})
+        return self.memories.view(record)
+
+    def reset_memory(self, agent: str) -> MemoryView:
+        """Let the next turn of the shared session start afresh. Chat messages stay visible."""
+        self.check_right()
+        return self.memories.reset(self.agents.get(agent))
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run, wherever it is. Return False if it has ended.
+
+        Raises: NotFound; Busy while its turn changes from running to waiting or back.
+        """
+        await run_in_thread(self.check_right)
+        return await self._stop(run_id, "cancel")
+
+    async def work_off(self, agent_id: AgentId) -> None:
+        """Bring the runs of an agent to their end, one after the other, until none is left or one waits."""
+        while (active := await run_in_thread(self.records.active, agent_id)).runs:
+            if await self.finish(active.runs[0]) is not None:
+                return
+
+    async def finish(self, run_id: str) -> datetime | None:
+        """Bring a run to its end, and return None. Return when to look again if it waits for an answer.
+
+        Raises: Busy, LeaseLost or Unavailable when the run cannot go on now.
+        """
+        run = await run_in_thread(self._next_up, run_id)
+        if run is None:
+            return None
+        try:
+            if run.stop is not None:
+                await self.dispatcher.cancel_event(run.agent_id, run.event_id)
+            await run_in_thread(self._check_conversation, run)
+            agent = await run_in_thread(self.agents.get, run.agent_id)
+            queued = await self.dispatcher.enqueue(agent, run.event)
+            outcome = await self.dispatcher.wait(replace(queued, is_new=False))
+        except (Busy, LeaseLost, Unavailable):
+            raise
+        except TooMany as failure:  # the shared conversation is full of messages
+            raise Busy("the conversation", holder="messages that wait") from failure
+        except Failure as failure:
+            error = RunError(failure.code, str(failure))
+            await run_in_thread(self._give_up, run_id, error, is_gone=failure.code == NotFound.code)
+            return None
+        except Exception as unexpected:  # noqa: BLE001 - it becomes the run's error
+            error = RunError("broken", f"{type(unexpected).__name__}: {unexpected}")
+            await run_in_thread(self._give_up, run_id, error)
+            return None
+        return await self._waited(run_id) if outcome.status == "waiting" else None
+
+    async def wait(self, run_id: str) -> RunView:
+        """Bring a run to its end, behind those before it, and return it.
+
+        A run that waits for an answer is returned as it is.
+        """
+        while True:
+            view = await run_in_thread(self.get, run_id)
+            if view.run.is_final or view.waiting:
+                return view
+            await self.work_off(view.run.agent_id)
+            await asyncio.sleep(0)
+
+    def add_skipped(self, run: Run, error: RunError) -> None:
+        """Record a tick at which nothing ran. A second call for the same run changes nothing."""
+        now = stamp_of(self.clock.now())
+        skipped = replace(run, status="skipped", error=error, finished_at=now)
+        with suppress(Conflict):
+            self.records.records.write(*self.records.recorded(skipped))
+
+    def add_scheduled(self, run: Run) -> bool:
+        """Add a run if its agent is idle, once. Return False if the agent runs."""
+        for _ in range(TRIES_MAX):
+            if self.records.find(run.id) is not None:
+                return True
+            active = self.records.active(run.agent_id)
+            if active.runs:
+                return False
+            with suppress(Conflict):  # another process was faster
+                self.records.records.write(*self.records.created(run, active, wait_s=0.0))
+                return True
+        raise Unavailable("runs", "other changes keep coming first")
+
+    def new(
+        self, agent: AgentRecord, prompt: str, source: RunSource, run_id: RunId | None = None
+    ) -> Run:
+        """Return a run that is not stored yet."""
+        return self._new(agent, prompt, source, {} if run_id is None else {"id": run_id})
+
+    def _new(
+        self, agent: AgentRecord, prompt: str, source: RunSource, facts: Mapping[str, Any]
+    ) -> Run:
+        run = Run(
+            id=RunId(new_id("run")),
+            agent_id=agent.id,
+            status="queued",
+            source=source,
+            prompt=prompt,
+            created_at=stamp_of(self.clock.now()),
+        )
+        return replace(run, **facts)
+
+    def _add(self, agent: AgentRecord, run: Run, on_busy: OnActive, wait_s: float) -> None:
+        for _ in range(TRIES_MAX):
+            active = self.records.active(agent.id)
+            if active.runs and on_busy == "reject":
+                raise AgentRunning(agent.name, active.runs[0])
+            if len(active.runs) > WAITING_RUNS_MAX:
+                actual = len(active.runs)
+                limit = "runs that wait for the agent"
+                raise TooMany(limit, maximum=WAITING_RUNS_MAX, actual=actual, unit="runs")
+            with suppress(Conflict):  # another caller was faster
+                self.records.records.write(*self.records.created(run, active, wait_s=wait_s))
+                return
+        raise Unavailable("runs", "other changes keep coming first")
+
+    def _next_up(self, run_id: str) -> Run | None:
+        """Return the run if it is the agent's turn to do it now, with its conversation chosen."""
+
+        def placed(run: Run) -> Run | None:
+            if run.conversation_key is not None:
+                return None
+            is_shared = run.source != "re_examine" and self.memories.state(run.agent_id).is_enabled
+            return replace(run, conversation_key=SHARED_KEY if is_shared else run.own_key)
+
+        run = self.records.find(run_id)
+        if run is None or run.is_final:
+            return None
+        if self.records.active(run.agent_id).runs[:1] != (run.id,):
+            return None  # its job is enqueued when its place is free
+        return self._changed(run_id, placed)
+
+    async def _stop(self, run_id: str, why: StopRequest) -> bool:
+        def asked(run: Run) -> Run | None:
+            return None if run.is_final or run.stop is not None else replace(run, stop=why)
+
+        run = await run_in_thread(self._changed, run_id, asked)
+        if run.is_final:
+            return False
+        if (
+            run.conversation_key is not None
+        ):  # the run has left the queue: its event may be anywhere
+            with suppress(NotFound):
+                await self.dispatcher.cancel_event(run.agent_id, run.event_id)
+        run = await run_in_thread(self.records.get, run_id)
+        if not run.is_final and run.turn_id is None:
+            error = RunError("cancelled", "the run was cancelled")
+            await run_in_thread(self._give_up, run_id, error)
+        return True
+
+    async def _waited(self, run_id: str) -> datetime | None:
+        """Return when to look again at a run that waits. One that waited too long is stopped."""
+        run = await run_in_thread(self.records.get, run_id)
+        now = self.clock.now()
+        if run.is_final:
+            return None
+        if run.waiting_since is not None and now - moment_of(run.waiting_since) > WAIT_MAX:
+            await self._stop(run_id, "time")
+            return None
+        return now + timedelta(seconds=WAIT_LOOK_S)
+
+    def _check_conversation(self, run: Run) -> None:
+        """Raise NotFound if the run's turn began in a conversation that is deleted."""
+        if run.conversation_id is not None:
+            self.dispatcher.conversations.get(run.conversation_id)
+
+    def _give_up(self, run_id: str, error: RunError, *, is_gone: bool = False) -> None:
+        """End a run whose turn did not begin, or whose conversation `is_gone`.
+
+        Raises: Busy if its turn runs: then the run ends with its turn.
+        """
+        for _ in range(TRIES_MAX):
+            run = self.records.find(run_id)
+            if run is None or run.is_final:
+                return
+            if run.turn_id is not None and not is_gone:
+                raise Busy("the run", holder="its turn")
+            over = refused(run, error, stamp_of(self.clock.now()))
+            with suppress(Conflict):
+                self.records.records.write(self.records.put(over), *self.records.left(over))
+                return
+
+    def _changed(self, run_id: str, change: Callable[[Run], Run | None]) -> Run:
+        """Apply a change to a run, and return the run. None as the change leaves it as it is."""
+        for _ in range(TRIES_MAX):
+            run = self.records.get(run_id)
+            changed = change(run)
+            if changed is None:
+                return run
+            with suppress(Conflict):
+                self.records.records.write(self.records.put(changed))
+        raise Unavailable("runs", "other changes keep coming first")
+
+
+def _prompt(agent: AgentRecord, prompt: str | None) -> str:
+    """Return the prompt of a run.
+
+    Raises: Refused if there is none, if it is blank, or if it is too long.
+    """
+    text = agent.config.default_prompt if prompt is None else prompt
+    if text is None:
+        remedy = "give a prompt, or set config.defaultPrompt of the agent"
+        raise Refused("prompt", None, "is required: the agent has no default prompt", remedy=remedy)
+    if not text.strip():
+        raise Refused("prompt", text, "is empty")
+    if len(text) > PROMPT_CHARACTERS_MAX:
+        raise Refused("prompt", text, f"is over {PROMPT_CHARACTERS_MAX:,} characters")
+    return text

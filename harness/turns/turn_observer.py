@@ -1,0 +1,75 @@
+"""The port through which other parts take part in the batches that begin and end a turn.
+
+A turn writes its first entry in one batch, and its end in another. An observer adds changes to both. So a
+record that tells of the turn changes at the same instant as the turn itself, whichever process dies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.conversations.conversation import Conversation
+from harness.messages.event import Event
+from harness.transcripts.outcome import Ending
+from harness.transcripts.session import Session
+from workspaces.ids import TurnId
+from workspaces.storage.records import RecordChange
+
+
+class TurnObserver(Protocol):
+    """An observer of the turns of one principal. Threads may share it."""
+
+    def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
+        """Return True if the next turn of this conversation must begin a new session.
+
+        `session` is the newest session of the conversation.
+        """
+        ...
+
+    def may_replace_session(self, conversation: Conversation) -> bool:
+        """Return True if a session that cannot be read is replaced by a new one."""
+        ...
+
+    def begins(
+        self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
+    ) -> tuple[RecordChange, ...]:
+        """Return changes to write with the turn's first entry. Each may have a condition.
+
+        If a condition fails, the beginning is tried again from the start.
+        """
+        ...
+
+    def ends(
+        self, conversation: Conversation, event: Event, ending: Ending
+    ) -> tuple[RecordChange, ...]:
+        """Return changes to write with the end of a turn, or with its pause.
+
+        If a condition fails, this is called again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unobserved:
+    """An observer that changes nothing."""
+
+    def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
+        del conversation, session
+        return False
+
+    def may_replace_session(self, conversation: Conversation) -> bool:
+        del conversation
+        return False
+
+    def begins(
+        self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
+    ) -> tuple[RecordChange, ...]:
+        del conversation, event, turn_id, session
+        return ()
+
+    def ends(
+        self, conversation: Conversation, event: Event, ending: Ending
+    ) -> tuple[RecordChange, ...]:
+        del conversation, event, ending
+        return ()
