@@ -11,7 +11,7 @@ from typing import Protocol
 from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
 from harness.jobs.job import Job, Jobs
-from harness.jobs.runner import OutOfReach, Run
+from harness.jobs.runner import OutOfReach, RunJob
 from harness.runs.run_records import RUN
 from harness.runs.runs import Runs
 from harness.runs.scheduler import SCHEDULE, Scheduler
@@ -62,7 +62,7 @@ ServicesFor = Callable[[Job], JobServices]
 `userId`."""
 
 
-def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, Run]:
+def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
     """Return the function of each kind of job."""
 
     async def turn(job: Job) -> datetime | None:

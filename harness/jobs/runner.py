@@ -29,7 +29,7 @@ BUSY_PAUSE_S = 20.0
 AWAY_PAUSE_S = 60.0
 """Seconds until the next attempt when a resource is out of reach: as often as a server runs a full pass."""
 
-Run = Callable[[Job], Awaitable[datetime | None]]
+RunJob = Callable[[Job], Awaitable[datetime | None]]
 OnJob = Callable[[Job, str | None], None]
 """A function that receives every job that has ended, with its error if there was one."""
 
@@ -57,7 +57,12 @@ class JobRunner:
     """The runner of all kinds of jobs of a home."""
 
     def __init__(
-        self, jobs: Jobs, kinds: Mapping[str, Run], clock: Clock, *, at_once_max: int = AT_ONCE_MAX
+        self,
+        jobs: Jobs,
+        kinds: Mapping[str, RunJob],
+        clock: Clock,
+        *,
+        at_once_max: int = AT_ONCE_MAX,
     ) -> None:
         self._at_once_max = at_once_max
         self._jobs = jobs

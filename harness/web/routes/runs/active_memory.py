@@ -9,7 +9,8 @@ from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import EVERYWHERE, answers, refusals
 from harness.web.routes.runs.documents import MemoryDocument, MemorySummary, object_by_id
-from harness.web.routes.runs.runs import AgentPath, OwnerCaller
+from harness.web.routes.runs.runs import OwnerCaller
+from harness.web.routes.talk.turns import AgentPath
 
 router = APIRouter(
     route_class=Route,

@@ -34,6 +34,7 @@ from harness.web.http.route_docs import (
     takes,
 )
 from harness.web.routes.runs.documents import RUN_EXAMPLE, Cancelled, NewRun, RunDocument, RunList
+from harness.web.routes.talk.turns import AgentPath
 from workspaces.errors import Refused
 from workspaces.ids import AgentId
 from workspaces.validation import parse
@@ -48,7 +49,6 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-AgentPath = Annotated[str, Path(alias="id", description="The id, or the name.")]
 RunPath = Annotated[str, Path(alias="id")]
 
 
