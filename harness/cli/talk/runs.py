@@ -28,6 +28,11 @@ LIST_MAX = 20
 
 app = typer.Typer(help="Runs: what an agent does on demand or on a schedule.")
 
+
+def register(into: typer.Typer) -> None:
+    into.add_typer(app, name="runs")
+
+
 RunArgument = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 
 

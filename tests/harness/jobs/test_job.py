@@ -12,7 +12,7 @@ import pytest
 
 from harness import Harness
 from harness.jobs.job import ATTEMPTS_MAX, DONE_S, PAUSE_S, Claimed, Job, Jobs
-from harness.jobs.runner import BUSY_PAUSE_S, Drained, JobRunner, Run
+from harness.jobs.runner import BUSY_PAUSE_S, Drained, JobRunner, RunJob
 from tests.workspaces.actors import start
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.coordination.lease import TERMS, LeaseTimings
@@ -216,7 +216,7 @@ def test_a_completed_job_leaves_no_records_after_a_day(
 # the runner
 
 
-def drained(jobs: Jobs, clock: ManualClock, run: Run) -> tuple[Drained, list[str | None]]:
+def drained(jobs: Jobs, clock: ManualClock, run: RunJob) -> tuple[Drained, list[str | None]]:
     told: list[str | None] = []
     runner = JobRunner(jobs, {"tick": run}, clock)
     return asyncio.run(runner.drain(lambda _, error: told.append(error))), told
