@@ -21,7 +21,7 @@ from harness.agents.mounts import Mount, mount_name
 from harness.agents.record import AgentRecord
 from harness.billing.ledger import Dimension, Spending, UsageReport
 from harness.bootstrap.composition import Application, PrincipalServices, wire
-from harness.bootstrap.first_start import create_defaults
+from harness.bootstrap.first_start import create_defaults, write_missing_cards
 from harness.bootstrap.job_kinds import tidying
 from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.export import exported, imported
@@ -106,6 +106,7 @@ class Harness:
         try:
             owner = house.owner()
             create_defaults(house.rooms(owner))
+            write_missing_cards(house)
             if account is not None:
                 owner = house.accounts.owner(house.accounts.get(account))
             return cls(house, owner)

@@ -68,7 +68,7 @@ from harness.tools.stored_results import StoredResults
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher
-from workspaces.accounts.account import Accounts, OwnAccount, Principal
+from workspaces.accounts.account import DEFAULT_ACCOUNT, Accounts, OwnAccount, Principal
 from workspaces.accounts.key import Keys
 from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.accounts.user import Users
@@ -76,7 +76,9 @@ from workspaces.clock import Clock, ShiftedClock, SystemClock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
+from workspaces.home.cards import CardAccount, Cards
 from workspaces.home.locations import are_shared, bucket_at, records_at
+from workspaces.home.lost_records import check_has_records
 from workspaces.home.workspaces import SET_PLACE, Workspaces
 from workspaces.ids import AccountId, ConversationId, WorkspaceId
 from workspaces.remote.bucket import SharedBucket
@@ -175,7 +177,11 @@ class Application:
         self._checking = threading.Lock()
 
     def owner(self) -> Principal:
-        """Return the owner of the home's default account."""
+        """Return the owner of the home's default account.
+
+        Raises: Refused for a home that has trees and has lost its records.
+        """
+        check_has_records(self.settings.home, self.accounts, self.settings.records)
         return self.accounts.owner(self.accounts.default())
 
     def programs(self) -> ToolPrograms:
@@ -234,6 +240,7 @@ class Application:
             are_records_shared=are_shared(settings.records),
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
             is_over=partial(self._is_over, account_id),
+            cards=Cards(settings.home, partial(self._card_account, account_id)),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -339,6 +346,18 @@ class Application:
             registry_sync=(
                 self._registry_sync(account_id, workspaces, adapters) if may_change else None
             ),
+        )
+
+    def _card_account(self, account_id: AccountId) -> CardAccount:
+        account = self.accounts.get(account_id)
+        owner = self.accounts.owner(account).owner
+        default = self.records.get(DEFAULT_ACCOUNT)
+        return CardAccount(
+            id=account.id,
+            name=account.name,
+            owner_id=owner.id,
+            owner_name=owner.name,
+            is_default=default is not None and default.value["id"] == account.id,
         )
 
     def _registry_sync(

@@ -7,10 +7,11 @@ creates. So an interrupted start can go on, and two processes that start at the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.composition import Application, PrincipalServices
 from workspaces.conditions import ANY
-from workspaces.errors import AlreadyExists
+from workspaces.errors import AlreadyExists, Failure
 from workspaces.storage.records import Key, Put
 
 
@@ -27,6 +28,19 @@ def create_defaults(services: PrincipalServices) -> None:
         )
     )
     services.records.write(Put(_mark(services), {}, expect=ANY))
+
+
+def write_missing_cards(application: Application) -> None:
+    """Write the cards of an old home, once. A disk that does not take them keeps nobody from reading."""
+    mark = application.settings.home.cards / ".complete"
+    if mark.exists():
+        return
+    with suppress(Failure, OSError):
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        for account in application.accounts.list():
+            owner = application.accounts.owner(account)
+            application.rooms(owner).workspaces.write_missing_cards()
+        mark.touch(0o600)
 
 
 def adopt_joined_account(services: PrincipalServices) -> None:

@@ -24,6 +24,7 @@ from workspaces.accounts.account import JOINING, AccountRecord
 from workspaces.accounts.user import Users
 from workspaces.errors import NotFound, OverLimit, Refused
 from workspaces.home.locations import are_shared, bucket_at
+from workspaces.home.lost_records import check_has_records
 from workspaces.ids import AccountId
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import InvalidEntry, LiveEntry, RegistryEntry, Tombstone
@@ -81,6 +82,7 @@ def join(
     place = place or bucket_at(location)
     application = wire(replace(settings, s3=location), place=place)
     try:
+        check_has_records(settings.home, application.accounts, settings.records)
         place.check()
         candidates = _found(place)
         is_begun = application.records.get(JOINING) is not None

@@ -16,6 +16,7 @@ from workspaces.accounts.record_catalog import Catalog
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, NotFound, Unavailable
+from workspaces.home.cards import remove_card
 from workspaces.home.layout import Home
 from workspaces.home.trash import (
     TrashEntry,
@@ -98,6 +99,7 @@ class Disposal:
         """Remove the databases of a workspace, and move its files and history to the trash."""
         name = self._namespace(workspace_id)
         self._release(workspace_id)
+        remove_card(self._home, name)
         try:  # before the history: a baseline without a history would mean that the history was lost
             search = self._home.search(name)
             for database in (search, search.with_suffix(".view.db"), self._home.sync(name)):

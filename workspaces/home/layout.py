@@ -108,6 +108,14 @@ class Home:
         return self.root / "locks" / f"{namespace}-outbox.lock"
 
     @property
+    def cards(self) -> Path:
+        """Return the directory of cards. `*.json` are the cards of workspaces."""
+        return self.root / "cards"
+
+    def card(self, namespace: Namespace) -> Path:
+        return self.cards / f"{namespace}.json"
+
+    @property
     def trash_root(self) -> Path:
         return self.root / "trash"
 

@@ -69,6 +69,12 @@ def are_shared(records: str) -> bool:
     return records.startswith("dynamodb:")
 
 
+def local_file(records: str, base: Path) -> Path | None:
+    """Return the file of a record store on this machine; None for another kind of store."""
+    kind, _, place = records.partition(":")
+    return base / place if kind == "sqlite" and place else None
+
+
 def records_at(
     location: str,
     *,

@@ -31,6 +31,7 @@ from workspaces.errors import (
 from workspaces.history.file_origins import FileOrigins
 from workspaces.history.history import History
 from workspaces.history.line_origins import LineOrigins
+from workspaces.home.cards import Cards
 from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, Why
@@ -76,14 +77,17 @@ class Workspaces:
         are_records_shared: bool = False,
         revised: Callable[[WorkspaceId], None] = lambda _: None,
         is_over: Callable[[WorkspaceId], bool] | None = None,
+        cards: Cards | None = None,
     ) -> None:
         """Store the dependencies.
 
         `embedder` adds recall by meaning. `place` is the bucket in which new workspaces are shared with other
         machines; None means that all are local. `revised` is called after every revision that this machine
         makes in a shared workspace. `is_over` returns True if the local copy of a workspace belongs to a
-        deleted epoch, according to the bucket. By default that is so if the bucket has a tombstone.
+        deleted epoch, according to the bucket. By default that is so if the bucket has a tombstone. `cards`
+        keeps a card for each record; without it none is written.
         """
+        self._cards = cards
         self._principal = principal
         self._home = home
         self._clock = clock
@@ -134,6 +138,7 @@ class Workspaces:
         workspace_id = WorkspaceId(new_id("ws"))
         self._make_storage(workspace_id)
         record = self._catalog.create(fields, record_id=workspace_id)
+        self._note_card(record)
         workspace = self.open(record)
         workspace.plant(files, by=self._principal.author("api"))
         return workspace
@@ -202,7 +207,7 @@ class Workspaces:
         try:
             self._make_storage(workspace_id)
             fields = {"name": workspace_id, "config": self._with_storage({})}
-            self._private_catalog.create(fields, record_id=workspace_id)
+            self._note_card(self._private_catalog.create(fields, record_id=workspace_id))
         except AlreadyExists:
             pass  # another process created it at the same time
         return self.get(workspace_id)
@@ -224,6 +229,7 @@ class Workspaces:
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> WorkspaceRecord:
         record = self._catalog.patch(reference, patch)
+        self._note_card(record)
         self._close(record.id)
         return record
 
@@ -233,8 +239,36 @@ class Workspaces:
         """Store the record of a shared workspace that another machine has published. See `Catalog.adopt`."""
         before = None if instead_of is None else _stored_in_s3(instead_of)
         record = self._catalog.adopt(_stored_in_s3(fields), instead_of=before)
+        self._note_card(record)
         self._close(record.id)
         return record
+
+    def restore_record(self, record: WorkspaceRecord) -> None:
+        """Store a lost record again, for files that are still here.
+
+        Raises: AlreadyExists if another workspace has its name. Refused if its storage cannot be used.
+        """
+        self._catalog.adopt(record.as_json(), instead_of=None)
+
+    def create_around(self, name: str, bring: Callable[[Namespace], None]) -> WorkspaceRecord:
+        """Create a workspace whose files are here already. `bring` moves them to its namespace."""
+        fields = {"name": name, "config": self._with_storage({})}
+        self._catalog.check_new(fields)
+        workspace_id = WorkspaceId(new_id("ws"))
+        bring(self._namespace(workspace_id))
+        self._make_storage(workspace_id)
+        record = self._catalog.create(fields, record_id=workspace_id)
+        self._note_card(record)
+        return record
+
+    def write_missing_cards(self) -> None:
+        """Write the cards of workspaces that have none.
+
+        Raises: Unavailable if the disk does not take them.
+        """
+        for record in self._catalog.list():
+            if self._cards is not None and not self._cards.has(self._namespace(record.id)):
+                self._cards.write(record)
 
     def delete(self, reference: str) -> Path:
         """Delete a workspace. Its record is deleted; its files and history move to the trash of this home.
@@ -304,6 +338,10 @@ class Workspaces:
             if workspace is None or workspace.record != record:
                 workspace = self._open[record.id] = self._new_workspace(record)
             return workspace
+
+    def _note_card(self, record: WorkspaceRecord) -> None:
+        if self._cards is not None:
+            self._cards.note(record)
 
     def _write_tombstone(self, record: WorkspaceRecord) -> StoredEntry:
         """Write the tombstone of a workspace to the bucket and return it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PAUSE_S = 0.005
@@ -42,6 +42,32 @@ def remove(file: Path) -> None:
     """Delete a database that no process has open, and the files that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def is_damaged(file: Path) -> bool:
+    """Return True if SQLite cannot read the whole file. A missing file is not damaged.
+
+    Raises: sqlite3.Error if the file cannot be examined, for example because it is locked.
+    """
+    if not file.exists():
+        return False
+    try:
+        database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            return database.execute("pragma quick_check(1)").fetchone() != ("ok",)
+        finally:
+            database.close()
+    except sqlite3.DatabaseError as error:
+        if name_of(error).startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+            return True
+        raise
+
+
+def move_aside(file: Path, to: Path) -> None:
+    """Rename a database that no process has open, with the files that SQLite keeps beside it."""
+    for suffix in ("-wal", "-shm", ""):
+        with suppress(FileNotFoundError):
+            file.with_name(file.name + suffix).rename(to.with_name(to.name + suffix))
 
 
 DAMAGED = "the file is damaged"

@@ -323,4 +323,8 @@ def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Cou
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
 
 
-_DAMAGED = (DAMAGED, "restore it from a copy; the workspaces themselves are not in it")
+_DAMAGED = (
+    DAMAGED,
+    "restore it from a copy, or run `harness admin adopt`: it moves the file aside and makes records for the "
+    "workspaces, whose files are not in it",
+)
