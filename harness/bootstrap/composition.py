@@ -79,7 +79,8 @@ from workspaces.errors import Failure, Refused
 from workspaces.home.cards import CardAccount, Cards
 from workspaces.home.locations import are_shared, bucket_at, records_at
 from workspaces.home.lost_records import check_has_records
-from workspaces.home.workspaces import SET_PLACE, Workspaces
+from workspaces.home.unreachable import SET_PLACE
+from workspaces.home.workspaces import Workspaces
 from workspaces.ids import AccountId, ConversationId, WorkspaceId
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import RegistryKind

@@ -35,17 +35,15 @@ from workspaces.home.cards import Cards
 from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, Why
-from workspaces.ids import AgentId, Namespace, UserId, Version, WorkspaceId, namespace, new_id
+from workspaces.home.unreachable import SET_PLACE, Unreachable, UnreachableFiles
+from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
 from workspaces.localfs.safe_open import as_failure
-from workspaces.paths import WorkspacePath
-from workspaces.problem import Problem
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import Registry, StoredEntry, Tombstone, swept
 from workspaces.remote.remote_workspace import RemoteWorkspace
-from workspaces.revision import Author
 from workspaces.search.embeddings import Embedder
 from workspaces.search.recall import Recall
-from workspaces.storage.blobs import Blob, Stat
+from workspaces.storage.blobs import Stat
 from workspaces.storage.records import RecordStore
 from workspaces.sync.baseline import Baseline
 from workspaces.sync.engine import Sync
@@ -53,7 +51,6 @@ from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
 from workspaces.timestamp import stamp_of
 from workspaces.tree.directory import FileBlobs
-from workspaces.workspace.remote_port import ObjectState, RemoteEntry
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -436,7 +433,7 @@ class Workspaces:
         )
         if record.is_shared:
             if self._place is None:
-                workspace.share(_Unreachable(), are_records_shared=self._are_records_shared)
+                workspace.share(Unreachable(), are_records_shared=self._are_records_shared)
             else:
                 sync = self._syncs[record.id] = self._new_sync(workspace, self._place)
                 workspace.share(
@@ -469,7 +466,7 @@ class Workspaces:
     def _new_remote(self, record: WorkspaceRecord) -> RemoteWorkspace:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
-            return RemoteWorkspace(record, name, _UnreachableFiles())
+            return RemoteWorkspace(record, name, UnreachableFiles())
         blobs = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
         return RemoteWorkspace(record, name, blobs)
 
@@ -537,9 +534,6 @@ class Workspaces:
             raise Refused("config.storage.provider", provider, rule, remedy=SET_PLACE)
 
 
-SET_PLACE = "set HARNESS_S3=s3://bucket/prefix, or `s3:` in harness.yaml"
-
-
 def _no_bucket() -> Refused:
     rule = "cannot be used: this home has no S3 location"
     return Refused("config.storage.provider", "s3", rule, remedy=SET_PLACE)
@@ -566,59 +560,6 @@ def _stored_in_s3(fields: Mapping[str, Any]) -> dict[str, Any]:
         **fields,
         "config": {**cast("Mapping[str, Any]", config), "storage": {"provider": "s3"}},
     }
-
-
-class _Unreachable:
-    """The remote side of a shared workspace in a home that has no S3 location.
-
-    The local files can be read and edited, but no change can be synced.
-    """
-
-    def known(self, path: WorkspacePath) -> ObjectState:
-        del path
-        raise _unreachable()
-
-    def known_versions(self) -> Mapping[WorkspacePath, Version]:
-        raise _unreachable()
-
-    def ask(self, path: WorkspacePath, known: ObjectState, *, whole: bool = False) -> ObjectState:
-        del path, known, whole
-        raise _unreachable()
-
-    def write(
-        self, path: WorkspacePath, data: bytes | None, state: ObjectState, by: Author | None
-    ) -> ObjectState:
-        del path, data, state, by
-        raise _unreachable()
-
-    def agree(self, path: WorkspacePath, state: ObjectState) -> None:
-        del path, state
-
-    def refresh(self, path: WorkspacePath) -> None:
-        del path
-        raise _unreachable()
-
-    def list(self) -> Sequence[RemoteEntry]:
-        raise _unreachable()
-
-    def problems(self) -> list[Problem]:
-        return []
-
-
-class _UnreachableFiles:
-    """The objects of a shared workspace in a home that has no S3 location."""
-
-    def read(self, name: str) -> Blob:
-        del name
-        raise _unreachable()
-
-    def walk(self, prefix: str = "") -> Iterator[Stat]:
-        del prefix
-        raise _unreachable()
-
-
-def _unreachable() -> Unavailable:
-    return Unavailable("S3", "this home has no S3 location", remedy=SET_PLACE)
 
 
 def is_of_another_user(workspace_id: WorkspaceId, user_id: UserId) -> bool:

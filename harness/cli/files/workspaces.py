@@ -148,7 +148,8 @@ def attach(
     the workspaces in S3.
     """
     from workspaces.errors import Refused
-    from workspaces.home.workspaces import SET_PLACE, is_private
+    from workspaces.home.unreachable import SET_PLACE
+    from workspaces.home.workspaces import is_private
 
     with opened(home, as_json=as_json) as harness:
         registry = harness.following

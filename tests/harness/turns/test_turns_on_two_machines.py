@@ -30,7 +30,7 @@ from workspaces.clock import ManualClock
 from workspaces.coordination.lease import TERMS, Lease
 from workspaces.errors import Busy, LeaseLost, Refused
 from workspaces.home.locations import bucket_at
-from workspaces.home.workspaces import SET_PLACE
+from workspaces.home.unreachable import SET_PLACE
 from workspaces.ids import TurnId, new_id
 from workspaces.sync.history_head import parse_head
 
