@@ -4,13 +4,21 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.disk import tiny_disk
+from tests.disk import small_disk, tiny_disk
 from tests.harness.messages_server import MessagesServer, serving
 from tests.servers import moto_s3, rclone_s3, seaweedfs
 
 pytest_plugins = ("tests.hostile.plugin",)
 
-__all__ = ["moto_s3", "rclone_s3", "running_server", "seaweedfs", "server", "tiny_disk"]
+__all__ = [
+    "moto_s3",
+    "rclone_s3",
+    "running_server",
+    "seaweedfs",
+    "server",
+    "small_disk",
+    "tiny_disk",
+]
 
 
 @pytest.fixture(scope="session")

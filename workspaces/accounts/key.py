@@ -19,7 +19,7 @@ from workspaces import invisible_characters
 from workspaces.accounts.record_catalog import partition_of
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Forbidden, NotFound, Refused
+from workspaces.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
 from workspaces.ids import AccountId, KeyId, UserId, new_id
 from workspaces.storage.records import (
     Delete,
@@ -186,8 +186,8 @@ def _note_use(item: Item, record: KeyRecord, records: RecordStore, clock: Clock)
     try:
         value = {**item.value, "lastUsedAt": stamp_of(now)}
         records.write(Put(item.key, value, expect=item.counter))
-    except Conflict:
-        return  # another request noted it, or the key was revoked in this instant
+    except (Conflict, Unavailable):
+        return  # another request noted it, the key was revoked, or the disk is full: reading goes on
 
 
 def _record(item: Item) -> KeyRecord:

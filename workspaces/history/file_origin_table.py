@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.source import Source
-from workspaces.localfs.sqlite_file import transaction, use_log
+from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
@@ -70,19 +70,13 @@ class FileOrigin(NamedTuple):
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
-    try:
-        use_log(database, wait_s=WAIT_S)
-        database.execute("PRAGMA synchronous=NORMAL")
+    def prepare(database: sqlite3.Connection) -> None:
         if _format(database) != FORMAT:
             with transaction(database):
                 if _format(database) != FORMAT:
                     empty(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
+
+    return open_rebuildable(file, prepare, wait_s=WAIT_S)
 
 
 def empty(database: sqlite3.Connection) -> None:

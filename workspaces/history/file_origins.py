@@ -50,7 +50,7 @@ from workspaces.history.source import (
     source_of,
     stated_origin,
 )
-from workspaces.localfs.sqlite_file import remove, transaction
+from workspaces.localfs.sqlite_file import copy_to_memory, is_unwritable, remove, transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp, moment_of
@@ -106,7 +106,11 @@ class FileOrigins:
             try:
                 return self._read_at_tip(read)
             except (sqlite3.OperationalError, OSError) as error:
-                raise Unavailable(self._file.name, str(error)) from error
+                if self._connection is None or not _is_unwritable(error):
+                    raise Unavailable(self._file.name, str(error)) from error
+                # the disk takes no write: go on in memory
+                self._connection = copy_to_memory(self._connection)
+                return self._read_at_tip(read)
             except sqlite3.DatabaseError:  # damaged: rebuild it, the history holds everything in it
                 self._remove()
                 return self._read_at_tip(read)
@@ -324,3 +328,7 @@ def _order(event: FileEvent) -> tuple[str, RevisionId]:
 
 def _place(committed: int, at: Stamp) -> str:
     return f"{committed:014d} {at}"
+
+
+def _is_unwritable(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) and is_unwritable(error)

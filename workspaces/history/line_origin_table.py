@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from workspaces.localfs.sqlite_file import transaction, use_log
+from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
 
@@ -40,17 +40,11 @@ class OriginRow:
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
-    try:
-        use_log(database, wait_s=WAIT_S)
-        database.execute("PRAGMA synchronous=NORMAL")
+    def prepare(database: sqlite3.Connection) -> None:
         if _format(database) != FORMAT:
             reset(database, unless=FORMAT)
-    except BaseException:
-        database.close()
-        raise
-    return database
+
+    return open_rebuildable(file, prepare, wait_s=WAIT_S)
 
 
 def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:

@@ -46,7 +46,7 @@ from workspaces.history.line_origin_table import (
     tip_of,
 )
 from workspaces.history.revision_step import BlobChange, RevisionStep
-from workspaces.localfs.sqlite_file import remove, transaction
+from workspaces.localfs.sqlite_file import copy_to_memory, is_unwritable, remove, transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
@@ -181,7 +181,11 @@ class LineOrigins:
             try:
                 return self._read_at_tip(read)
             except (sqlite3.OperationalError, OSError) as error:
-                raise Unavailable(self._file.name, str(error)) from error
+                if self._connection is None or not _is_unwritable(error):
+                    raise Unavailable(self._file.name, str(error)) from error
+                # the disk takes no write: go on in memory
+                self._connection = copy_to_memory(self._connection)
+                return self._read_at_tip(read)
             except sqlite3.DatabaseError:  # damaged: rebuild it, the history holds everything in it
                 self._remove()
                 return self._read_at_tip(read)
@@ -295,3 +299,7 @@ def _first_and_newest(
         number_of(database, revision.id, history.believable(revision.at)) for revision in ends
     )
     return first, newest
+
+
+def _is_unwritable(error: Exception) -> bool:
+    return isinstance(error, sqlite3.Error) and is_unwritable(error)

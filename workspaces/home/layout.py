@@ -7,6 +7,7 @@ stays closed. Trees belong to that user: the host gives files that it writes to 
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from workspaces.timestamp import Stamp
 _CLOSED = 0o700
 _PRIVATE = 0o600
 _PASSABLE_AS_ROOT = 0o711
+_TAKES_NO_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 COMMAND_UID = 61_001
@@ -198,6 +200,8 @@ class Home:
             for name in _CLOSED_DIRECTORIES:
                 (self.root / name).mkdir(mode=_CLOSED, exist_ok=True)
         except OSError as error:
+            if error.errno in _TAKES_NO_WRITE and self.settings.exists():
+                return  # a home of a full or read-only disk can be read
             raise Unavailable(
                 f"home {self.root}",
                 error.strerror or str(error),

@@ -1,10 +1,15 @@
-"""Open and use SQLite files: the part that all modules with an SQLite file share. Each has its own tables."""
+"""Open and use SQLite files: the part that all modules with an SQLite file share. Each has its own tables.
+
+A reader of a WAL database needs a file beside it, which a full disk or a read-only one cannot take. Then the
+database is opened as it lies on the disk: nobody else writes it there either. What a reader wants to bring up
+to date first, it brings up to date in a copy in memory.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,6 +28,83 @@ def use_log(database: sqlite3.Connection, *, wait_s: float) -> None:
             if not is_busy(error) or time.monotonic() > give_up_at:
                 raise
         time.sleep(_PAUSE_S)
+
+
+class ReadOnlyConnection(sqlite3.Connection):
+    """A connection to a database that cannot be written now. It shows the database as it is on the disk."""
+
+
+def open_for_reading(file: Path) -> ReadOnlyConnection:
+    """Open a database that cannot be written now.
+
+    Raises: sqlite3.OperationalError if it cannot be read either, or if a process left changes beside it that
+    only a writer could bring in.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    ways = ("mode=ro",) if has_log else ("mode=ro", "mode=ro&immutable=1")
+    for way in ways:
+        database = sqlite3.connect(
+            f"{file.absolute().as_uri()}?{way}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=ReadOnlyConnection,
+        )
+        try:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            database.close()
+            if way == ways[-1]:
+                raise
+        else:
+            return database
+    raise AssertionError  # the last way returns or raises
+
+
+def open_rebuildable(
+    file: Path, prepare: Callable[[sqlite3.Connection], None], *, wait_s: float
+) -> sqlite3.Connection:
+    """Open a database whose content can be made again. `prepare` makes its tables, if they are missing.
+
+    If the disk takes no write, the database is opened for reading. If that does not work, it is in memory.
+    """
+
+    def writable() -> sqlite3.Connection:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        return sqlite3.connect(file, isolation_level=None, timeout=wait_s, check_same_thread=False)
+
+    def in_memory() -> sqlite3.Connection:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+    def prepared(database: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            if not isinstance(database, ReadOnlyConnection):
+                use_log(database, wait_s=wait_s)
+                database.execute("PRAGMA synchronous=NORMAL")
+            prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    try:
+        return prepared(writable())
+    except sqlite3.OperationalError as error:
+        if not is_unwritable(error):
+            raise
+    try:
+        return prepared(open_for_reading(file))
+    except sqlite3.OperationalError:  # no file, or one of another format
+        return prepared(in_memory())
+
+
+def copy_to_memory(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a copy of a database in memory, which can be changed, and close the original."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    database.backup(copy)
+    database.close()
+    return copy
 
 
 @contextmanager
@@ -92,6 +174,12 @@ def explained(error: sqlite3.Error, *, damaged: tuple[str, str]) -> tuple[str, s
             "check that the disk has space and works, then try again",
         )
     return str(error), "try again; if it fails again, run `harness doctor`"
+
+
+def is_unwritable(error: sqlite3.Error) -> bool:
+    """Return True if the disk does not take a write: it is full, read-only, or broken."""
+    kinds = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR")
+    return name_of(error).startswith(kinds)
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from workspaces.errors import Unavailable
-from workspaces.localfs.sqlite_file import remove, transaction
+from workspaces.localfs.sqlite_file import explained, is_unwritable, remove, transaction
 from workspaces.search import exact, ranking
 from workspaces.search.batch import IndexBatch, digest
 from workspaces.search.embeddings import BATCHES_A_QUESTION, Embedder, EmbeddingIndex, QueryVector
@@ -79,6 +79,8 @@ class Index:
         self._embeddings = None if embedder is None else EmbeddingIndex(embedder)
         self._embedder_error = ""
         """Why the embedder failed in the last query, or empty."""
+        self.stale_reason = ""
+        """Why the index could not be brought up to date for the last query, or empty."""
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._generation = -1
@@ -155,7 +157,7 @@ class Index:
             candidates=candidates,
         ):
             line, text = _text_of(database, one.unit)
-            why = _explain(one, query_words, self._embedder_error)
+            why = _explain(one, query_words, self._embedder_error, self.stale_reason)
             yield ScoredUnit(one.path, line, text, one.score, one.is_named, why)
 
     def _list_units(
@@ -195,7 +197,13 @@ class Index:
         on_progress: OnIndexProgress | None,
     ) -> _T:
         database = self._database()
-        self._catch_up(database, source, on_progress)
+        self.stale_reason = ""
+        try:
+            self._catch_up(database, source, on_progress)
+        except sqlite3.OperationalError as error:
+            if not is_unwritable(error):
+                raise
+            self.stale_reason, _ = explained(error, damaged=("", ""))
         batches = BATCHES_A_QUESTION if on_progress is None else None
         vector = self._embed_query(database, query, batches)
         with transaction(database, "DEFERRED"):
@@ -211,10 +219,16 @@ class Index:
         if self._embeddings is None:
             return None
         try:
-            self._embeddings.catch_up(database, self._generation, batches=batches)
+            if not self.stale_reason:
+                self._embeddings.catch_up(database, self._generation, batches=batches)
             return self._embeddings.embed_query(query) if query.strip() else None
         except Unavailable as failure:
             self._embedder_error = str(failure)
+            return None
+        except sqlite3.OperationalError as error:  # the disk takes no new vectors
+            if not is_unwritable(error):
+                raise
+            self._embedder_error, _ = explained(error, damaged=("", ""))
             return None
 
     def _catch_up(
@@ -308,7 +322,9 @@ def _text_of(database: sqlite3.Connection, unit: int) -> tuple[int, str]:
     return texts_of(database, unit, unit + 1)[0]
 
 
-def _explain(one: Scored, query_words: Mapping[str, str], embedder_error: str) -> tuple[str, ...]:
+def _explain(
+    one: Scored, query_words: Mapping[str, str], embedder_error: str, stale_reason: str
+) -> tuple[str, ...]:
     def listed(terms: list[str]) -> str:
         return ", ".join(sorted({query_words[term] for term in terms}))
 
@@ -321,5 +337,6 @@ def _explain(one: Scored, query_words: Mapping[str, str], embedder_error: str) -
         f"next to a match for: {listed(reasons.near)}" if reasons.near else "",
         f"similar meaning ({one.similarity:.2f})" if one.similarity else "",
         f"(found by words only: {embedder_error})" if embedder_error else "",
+        f"(the index may be out of date: {stale_reason})" if stale_reason else "",
     ]
     return tuple(sentence for sentence in sentences if sentence)

@@ -141,6 +141,11 @@ class Recall:
             )
         return hits
 
+    @property
+    def stale_reason(self) -> str:
+        """The reason why the last query was answered from an index that may be out of date, or empty."""
+        return self._index.stale_reason or self._viewed.stale_reason
+
     def catch_up(self, on_progress: OnIndexProgress | None = None) -> int:
         """Index the changed files. Return the number of units in the index afterwards."""
         return self._index.catch_up(self._live, on_progress)

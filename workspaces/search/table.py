@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from workspaces.localfs.sqlite_file import transaction, use_log
+from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 
 FORMAT = 1
 """Version of the tables and of the splitting of texts into words. Another version rebuilds the tables."""
@@ -75,17 +75,11 @@ Edits = dict[tuple[str, int], Edit]
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    database = sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
-    try:
-        use_log(database, wait_s=WAIT_S)
-        database.execute("PRAGMA synchronous=NORMAL")
+    def prepare(database: sqlite3.Connection) -> None:
         if _format(database) != FORMAT:
             _reset(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
+
+    return open_rebuildable(file, prepare, wait_s=WAIT_S)
 
 
 def generation_of(database: sqlite3.Connection) -> int:

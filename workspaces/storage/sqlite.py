@@ -26,7 +26,16 @@ from pathlib import Path
 from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import Wildcard, is_met
 from workspaces.errors import Conflict, Refused, Unavailable
-from workspaces.localfs.sqlite_file import DAMAGED, LOCKED, explained, transaction, use_log
+from workspaces.localfs.sqlite_file import (
+    DAMAGED,
+    LOCKED,
+    ReadOnlyConnection,
+    explained,
+    is_unwritable,
+    open_for_reading,
+    transaction,
+    use_log,
+)
 from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
@@ -252,7 +261,9 @@ class SqliteRecords:
         except json.JSONDecodeError as error:
             raise self._unavailable(*_DAMAGED) from error
         finally:
-            if connection is not None:
+            if isinstance(connection, ReadOnlyConnection):
+                connection.close()  # the next call may find that the disk takes writes again
+            elif connection is not None:
                 pool.append(connection)
                 if self._is_closed or len(pool) > CONNECTIONS_KEPT_MAX:
                     self._shrink_pool(0 if self._is_closed else CONNECTIONS_KEPT_MAX)
@@ -287,6 +298,17 @@ class SqliteRecords:
     def _connect(self) -> sqlite3.Connection:
         if self._is_closed:
             raise Unavailable(f"record store {self._file}", "it has been closed", store=STORE_NAME)
+        try:
+            return self._connect_to_write()
+        except sqlite3.OperationalError as error:
+            if not is_unwritable(error):
+                raise
+            try:
+                return open_for_reading(self._file)
+            except sqlite3.OperationalError:
+                raise error from None  # the first reason tells a person more
+
+    def _connect_to_write(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self._file, isolation_level=None, timeout=self._wait_s, check_same_thread=False
         )

@@ -299,13 +299,15 @@ def committed(
 
 def _with_edits(harness: Harness, workspace: str) -> Workspace:
     """Return a workspace after its edits by hand were committed. If it is busy, print a note instead."""
-    from workspaces.errors import WorkspaceBusy
+    from workspaces.errors import Unavailable, WorkspaceBusy
 
     place = harness.workspaces.get(workspace)
     try:
         place.commit_edits()
-    except WorkspaceBusy as busy:
-        notes().print(f"without uncommitted edits by hand: {busy}", markup=False)
+    except (Unavailable, WorkspaceBusy) as failure:
+        if not place.history.is_there:
+            raise
+        notes().print(f"without uncommitted edits by hand: {failure}", markup=False)
     return place
 
 

@@ -85,6 +85,10 @@ def recall(
         if sys.stderr.isatty():
             _prepare(places)
         hits = find(places, query, limit=limit, scope=scope, view=revision or "head")
+        stale = {name: place.recall.stale_reason for name, place in places}
+    for name, reason in stale.items():
+        if reason:
+            complain(f"the index of {name} may be out of date: {reason}\n")
     if as_json:
         print_json([hit.as_json() for hit in hits])
     elif hits:

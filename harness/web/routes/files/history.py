@@ -44,7 +44,7 @@ from harness.web.http.route_docs import (
     takes,
 )
 from harness.web.routes.files.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
-from workspaces.errors import Refused, WorkspaceBusy
+from workspaces.errors import Refused, Unavailable, WorkspaceBusy
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Revision
@@ -293,4 +293,8 @@ def _commit_edits(place: Workspace) -> dict[str, str]:
         place.commit_edits()
     except WorkspaceBusy:
         return {"X-Harness-Note": "uncommitted edits by hand are missing: the workspace is busy"}
+    except Unavailable as failure:  # the disk is full, for example
+        if not place.history.is_there:
+            raise
+        return {"X-Harness-Note": f"uncommitted edits by hand are missing: {failure.reason}"}
     return {}

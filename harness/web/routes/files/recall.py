@@ -76,7 +76,8 @@ class RecallQuery(Query):
 def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()]) -> Json:
     """Find lines, best matches first, with the reasons of each match.
 
-    If a name, id or path occurs in one line only, that line comes first.
+    If a name, id or path occurs in one line only, that line comes first. If the disk takes no write, the
+    index stays as it is, and the header `X-Harness-Note` says so.
     """
     scope = Scope(
         (query.path,) if query.path else (),
@@ -86,4 +87,6 @@ def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()
     )
     places = [(place.record.name, place)]
     hits = recall(places, query.query, limit=query.limit, scope=scope, view=query.revision)
-    return Json(whole("hits", (in_camel_case(hit.as_json()) for hit in hits)))
+    reason = place.recall.stale_reason
+    headers = {"X-Harness-Note": f"the index may be out of date: {reason}"} if reason else {}
+    return Json(whole("hits", (in_camel_case(hit.as_json()) for hit in hits)), headers=headers)
