@@ -42,6 +42,7 @@ from harness.messages.progress import Emit, silent
 from harness.models.port import Model
 from harness.prompts.compaction import Compacted
 from harness.prompts.prompt_request import PromptRequest
+from harness.runs.chain import ChainView
 from harness.runs.runs import Runs, RunView
 from harness.runtime.async_bridge import LoopThread, UnderWay, entered
 from harness.runtime.settings import Settings, read_settings
@@ -156,6 +157,16 @@ class Harness:
         A run that waits for an approval is returned as it is.
         """
         return self._loop.run(self.rooms.runs.wait(run_id))
+
+    def run_chain(self, agents: Sequence[str], task: str) -> ChainView:
+        """Let agents work on a task one after the other, and return the chain at its end.
+
+        A chain with a step that waits for an approval is returned as it is.
+        """
+        chains = self.rooms.chains
+        chain = chains.start(agents, task)
+        self._loop.run(chains.finish(chain.id))
+        return chains.get(chain.id)
 
     def cancel_run(self, run_id: str) -> bool:
         """Cancel a run, in any process. Return False if it has ended."""

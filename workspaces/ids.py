@@ -20,6 +20,7 @@ SessionId = NewType("SessionId", str)
 TurnId = NewType("TurnId", str)
 KeyId = NewType("KeyId", str)
 RunId = NewType("RunId", str)
+ChainId = NewType("ChainId", str)
 
 Namespace = NewType("Namespace", str)
 """The hash that names a workspace's storage: the same string on disk and in S3."""

@@ -35,6 +35,7 @@ from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
 from harness.models.retrying import RetryingModel
 from harness.runs.active_memory import ActiveMemories
+from harness.runs.chain import CHAIN, Chains
 from harness.runs.run_records import RUN, RunRecords
 from harness.runs.run_turns import RunTurns
 from harness.runs.runs import Runs
@@ -128,6 +129,7 @@ class PrincipalServices:
     usage: AccountUsage
     dispatcher: Dispatcher
     runs: Runs
+    chains: Chains
     scheduler: Scheduler
     registry_sync: RegistrySync | None
     """The sync of the account's records between machines. None where nothing is shared."""
@@ -341,6 +343,7 @@ class Application:
             usage=AccountUsage(principal, self.ledger),
             dispatcher=dispatcher,
             runs=runs,
+            chains=Chains(runs),
             scheduler=Scheduler(
                 agents, runs, schedule_jobs, clock, settings.home.machine, self._ticks(account_id)
             ),
@@ -533,8 +536,8 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
     watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
     runner = application.runner
     return {
-        "jobs": runner.without({RUN}),
-        "runs": runner.only({RUN}, at_once_max=RUNS_AT_ONCE_MAX),
+        "jobs": runner.without({RUN, CHAIN}),
+        "runs": runner.only({RUN, CHAIN}, at_once_max=RUNS_AT_ONCE_MAX),
         "schedules": ScheduleCorrection(
             lambda: [services.scheduler for services in _owners(application)]
         ),

@@ -12,6 +12,7 @@ from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import OutOfReach, RunJob
+from harness.runs.chain import CHAIN, Chains
 from harness.runs.run_records import RUN
 from harness.runs.runs import Runs
 from harness.runs.scheduler import SCHEDULE, Scheduler
@@ -55,6 +56,8 @@ class JobServices(Protocol):
     def runs(self) -> Runs: ...
     @property
     def scheduler(self) -> Scheduler: ...
+    @property
+    def chains(self) -> Chains: ...
 
 
 ServicesFor = Callable[[Job], JobServices]
@@ -94,6 +97,11 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
         with _wait_for_store():
             return await services_for(job).runs.finish(job.payload["runId"])
 
+    async def chain(job: Job) -> datetime | None:
+        take_share_of(job.payload["accountId"])
+        with _wait_for_store():
+            return await services_for(job).chains.finish(job.payload["chainId"])
+
     async def schedule(job: Job) -> datetime | None:
         since = moment_of(Stamp(job.payload["since"]))
         with _wait_for_store():
@@ -101,7 +109,15 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
             return await run_in_new_thread(fire, job.payload["agentId"], since)
 
     flush_here = f"{FLUSH}:{machine}"
-    return {TURN: turn, ERASE: erase, TIDY: tidy, flush_here: flush, RUN: run, SCHEDULE: schedule}
+    return {
+        TURN: turn,
+        ERASE: erase,
+        TIDY: tidy,
+        flush_here: flush,
+        RUN: run,
+        SCHEDULE: schedule,
+        CHAIN: chain,
+    }
 
 
 @contextmanager

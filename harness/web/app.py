@@ -34,7 +34,7 @@ from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks
 from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
-from harness.web.routes.runs import active_memory, runs
+from harness.web.routes.runs import active_memory, chains, runs
 from harness.web.routes.talk import conversations, prompts, turns
 from workspaces.errors import Failure, Refused, Unavailable
 from workspaces.validation import rule_of
@@ -55,6 +55,7 @@ ROUTERS = (
     prompts.router,
     runs.router,
     active_memory.router,
+    chains.router,
     usage.router,
     health.router,
     pages.router,

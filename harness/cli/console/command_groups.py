@@ -48,6 +48,7 @@ COMMAND_GROUPS = {
     "Agents and turns": {
         "agent": "admin.agents",
         "runs": "talk.runs",
+        "chain": "talk.chain",
         "conversation": "talk.conversation",
         "sandbox": "admin.sandboxes",
         "jobs": "talk.jobs",

@@ -42,6 +42,7 @@ EVENT_STREAM = "text/event-stream"
 
 NAMES = (
     "entry",
+    "step",
     "text",
     "withdrawn",
     "tool_started",
@@ -97,9 +98,9 @@ async def _encoded(steps: AsyncGenerator[StreamItem]) -> AsyncGenerator[bytes]:
             if data := encode(step):
                 yield data
     except NotFound as failure:  # the conversation was deleted
-        yield _event("refused", json.loads(bytes(refused(failure).body)))
+        yield encoded_event("refused", json.loads(bytes(refused(failure).body)))
     except Failure:  # a store does not answer: it may answer after a reconnect
-        yield _event("reconnect", {})
+        yield encoded_event("reconnect", {})
     finally:
         await steps.aclose()
 
@@ -107,13 +108,13 @@ async def _encoded(steps: AsyncGenerator[StreamItem]) -> AsyncGenerator[bytes]:
 def encode(step: StreamItem) -> bytes:
     match step:
         case Entry():
-            return _event("entry", entry_line(step), step.number)
+            return encoded_event("entry", entry_line(step), step.number)
         case EventStatus():
-            return _event("outcome", step.as_json())
+            return encoded_event("outcome", step.as_json())
         case KeepAlive():
             return b": still there\n\n"
         case Disconnect():
-            return _event("reconnect", {})
+            return encoded_event("reconnect", {})
         case _:
             return _encode_progress(step)
 
@@ -121,20 +122,20 @@ def encode(step: StreamItem) -> bytes:
 def _encode_progress(progress: Progress) -> bytes:
     match progress:
         case TextArrived(text):
-            return _event("text", {"text": text})
+            return encoded_event("text", {"text": text})
         case ToolStarted(call):
-            return _event("tool_started", {"id": call.id, "name": call.name})
+            return encoded_event("tool_started", {"id": call.id, "name": call.name})
         case ToolEnded(call, result):
             data = {"id": call.id, "name": call.name, "isError": result.is_error}
-            return _event("tool_ended", data)
+            return encoded_event("tool_ended", data)
         case Withdrawn():
-            return _event("withdrawn", {})
+            return encoded_event("withdrawn", {})
         case Waiting(reason, seconds):
-            return _event("retrying", {"reason": reason, "seconds": round(seconds, 1)})
+            return encoded_event("retrying", {"reason": reason, "seconds": round(seconds, 1)})
         case Compacting(characters):
-            return _event("compacting", {"characters": characters})
+            return encoded_event("compacting", {"characters": characters})
         case Queued(ahead):
-            return _event("queued", {"ahead": ahead})
+            return encoded_event("queued", {"ahead": ahead})
         case Counted():
             return b""
         case _:
@@ -145,7 +146,7 @@ _LINE_ENDS = {end: f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Line ends of Unicode that JSON does not escape. This protocol ignores them; many line readers do not."""
 
 
-def _event(name: str, data: Any, number: int | None = None) -> bytes:
+def encoded_event(name: str, data: Any, number: int | None = None) -> bytes:
     """Encode an event. The data is always one line, for every reader's idea of a line end."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if not text.isascii():

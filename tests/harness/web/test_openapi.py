@@ -217,6 +217,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],
         "agent": agent,
         "conversation": talked(site, caller.get("/accounts/me")["id"], agent),
+        "chain": chained(site, caller.get("/accounts/me")["id"], agent),
         "run": ran(site, caller.get("/accounts/me")["id"], agent),
     }
 
@@ -236,6 +237,15 @@ def ran(site: Site, account_id: str, agent: str) -> str:
     run = runs.start(agent, "hello")
     asyncio.run(runs.wait(run.id))
     return run.id
+
+
+def chained(site: Site, account_id: str, agent: str) -> str:
+    """A chain that has ended."""
+    house = site.harness.house
+    chains = house.rooms(house.accounts.owner(house.accounts.get(account_id))).chains
+    chain = chains.start([agent], "hello")
+    asyncio.run(chains.finish(chain.id))
+    return chain.id
 
 
 def _family(path: str) -> str:

@@ -55,3 +55,11 @@ def test_active_memory_is_turned_on_shown_reset_and_off(harness: Terminal) -> No
     assert "off" in harness("agent", "memory", "assistant", "off").done().out
     assert harness("agent", "memory", "assistant", "sideways").code == 2
     assert harness("chat", "--shared", "-c", "c1", stdin=b"").code == 2
+
+
+def test_a_chain_prints_the_output_of_its_last_step(harness: Terminal) -> None:
+    harness("agent", "create", "second", "-w", "notes").done()
+    words = ("chain", "run", "remember that tea is green", "-a", "assistant", "-a", "second")
+    assert harness(*words).done().out == "I know that already: tea is green.\n"
+    assert len(harness(*words, "--json").done().json["steps"]) == 2
+    harness("chain", "run", "x", "-a", "nobody").refused("not_found")
