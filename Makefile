@@ -8,7 +8,7 @@ SOURCES := workspaces harness tests benchmarks
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV_VERSION := 0.13.8
 
-.PHONY: run test check format format-check lint types imports http-table bench soak lock clean
+.PHONY: run test check format format-check lint types imports http-table configuration bench soak lock clean
 
 run: .venv/.installed
 	@echo 'To chat, in another terminal:  HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat'
@@ -37,6 +37,9 @@ imports: .venv/.installed-dev
 
 http-table: .venv/.installed
 	$(BIN)/python -c 'from harness.web import app, openapi; print(openapi.table(app.routes()), end="")' > docs/http.md
+
+configuration: .venv/.installed
+	$(BIN)/python -c 'from pathlib import Path; from harness.presentation.configuration_tables import write; write(Path("docs/configuration.md"))'
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks

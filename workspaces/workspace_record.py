@@ -39,6 +39,7 @@ Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
 
 class Storage(StrictModel):
     provider: Literal["local", "s3"] = "local"
+    """Where the files are kept: on this machine, or in S3 too, where other machines share them."""
 
 
 class Guidance(StrictModel):
@@ -48,6 +49,7 @@ class Guidance(StrictModel):
 
 class MemoryLimit(StrictModel):
     max_length: Annotated[int, Field(ge=1, le=WORKSPACE_MEMORY_CHARACTERS_MAX)] | None = None
+    """Code points of this workspace's memory in a prompt. Absent: the share that its agents have."""
 
 
 class Quota(StrictModel):
@@ -58,8 +60,11 @@ class Quota(StrictModel):
     """
 
     bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = 50_000_000
+    """All files together, in bytes."""
     files: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_FILES_MAX})] = 10_000
+    """The number of files."""
     file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = 5_000_000
+    """One file, in bytes."""
 
     def check_change(self, before: Quota | None) -> None:
         """Raise Refused for a value above its maximum, unless `before` already had that value."""

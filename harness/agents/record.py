@@ -40,6 +40,7 @@ class MountConfig(StrictModel):
     name: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """A leading `_` marks a private mount, such as `_agent` and `_user`."""
     workspace_id: Annotated[WorkspaceId, Field(min_length=1)]
+    """The workspace that is mounted."""
     sandbox: SandboxId | None = None
     """Absent: the agent's sandbox. Null: no sandbox, so the mount is read-only.
 
@@ -51,11 +52,13 @@ class Limits(StrictModel):
     """The limits of one turn. None: no limit."""
 
     steps: Annotated[int, Field(ge=1, le=STEPS_HIGHEST)] = 40
+    """Requests to the model in one turn."""
     seconds: Annotated[float, Field(gt=0, le=TURN_SECONDS_MAX)] | None = None
     """Seconds of work. Time spent waiting for an answer does not count."""
     dollars: Annotated[float, Field(gt=0, le=TURN_DOLLARS_MAX)] | None = None
     """Checked before each request, so the last request may exceed it."""
     output_tokens: Annotated[int, Field(ge=1, le=OUTPUT_TOKENS_HIGHEST)] = 16_000
+    """Tokens of one reply of the model."""
 
 
 class SessionMemory(StrictModel):
@@ -65,12 +68,14 @@ class SessionMemory(StrictModel):
 
 class SessionPruning(StrictModel):
     enabled: bool = True
+    """Leave old tool traffic out of the context."""
     turns: Annotated[int, Field(ge=0, le=PRUNING_TURNS_HIGHEST)] = TURNS
     """The number of later turns for which a turn's tool traffic stays in the context."""
 
 
 class SessionCompaction(StrictModel):
     enabled: bool = False
+    """Replace the beginning of a long conversation by a summary."""
     max_context_length: Annotated[int, Field(ge=1, le=CONTEXT_CHARACTERS_HIGHEST)] = (
         CONTEXT_CHARACTERS_MAX
     )
@@ -98,14 +103,19 @@ class AgentConfig(StrictModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
     system: Annotated[str, Field(max_length=SYSTEM_CHARACTERS_MAX)] | None = None
+    """Instructions that begin every prompt."""
     default_prompt: Annotated[str, Field(min_length=1, max_length=PROMPT_CHARACTERS_MAX)] | None = (
         None
     )
     """The prompt of a run that brings none."""
     sandbox: SandboxId | None = None
+    """Where commands of the agent run. Without one there is no bash and every mount is read-only."""
     workspaces: list[MountConfig] = Field(default=[], max_length=MOUNTS_MAX)
+    """The mounts, the first one is the default."""
     private: Literal["ro", "rw", "off"] = "ro"
-    """The mode in which private workspaces of the agent and of its user are mounted."""
+    """The mode in which the private workspaces of the agent (`_agent`), of its user (`_user`) and of both
+    (`_user-agent`) are mounted: `ro` read-only, `rw` writable where the sandbox allows it, `off` not at all.
+    """
     on_busy: OnBusy = "queue"
     """The treatment of an event while the conversation is in use, unless the event names one."""
     tools: list[ClientTool] = Field(default=[], max_length=CLIENT_TOOLS_MAX)

@@ -57,9 +57,11 @@ def _timezone(name: str) -> str:
 
 class Schedule(StrictModel):
     cron: Annotated[str, Field(max_length=CRON_CHARACTERS_MAX), AfterValidator(_cron)]
+    """When a run begins: five fields, as in crontab."""
     timezone: Annotated[
         str, Field(max_length=64, pattern=r"^[A-Za-z0-9_+/-]+$"), AfterValidator(_timezone)
     ] = "UTC"
+    """The time zone of those fields, as in `Europe/Vienna`."""
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first tick after a moment, in UTC; None if none ever comes."""

@@ -23,7 +23,9 @@ CLIENT_TOOLS_MAX = 64
 
 class ClientTool(StrictModel):
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    """The name under which the model calls it."""
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_CHARACTERS_MAX)]
+    """What it does, for the model."""
     input_schema: dict[str, Any]
     """The JSON Schema of the input, which must be an object."""
 

@@ -25,7 +25,7 @@ migrated."""
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
-_VARIABLES = {
+VARIABLES = {
     "model": "HARNESS_MODEL",
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
@@ -37,10 +37,11 @@ _VARIABLES = {
     "s3": "HARNESS_S3",
     "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
+"""The settings that `harness.yaml` may hold, with their variables."""
 
 _NEW_FILE = f"""\
 # Settings of this home. Each can also be given in the environment, which then wins:
-# {", ".join(f"{key} ({variable})" for key, variable in _VARIABLES.items())}
+# {", ".join(f"{key} ({variable})" for key, variable in VARIABLES.items())}
 format: {FORMAT}
 """
 
@@ -50,12 +51,18 @@ class Settings:
     """The settings of one home."""
 
     home: Home
+    """The directory that holds everything."""
     model: str = DEFAULT_MODEL
     """The model of agents that name none. `demo` is the offline demo model."""
     default_workspace: str = "notes"
+    """The workspace that a new home gets."""
     default_agent: str = "assistant"
+    """The agent that a new home gets; `chat` and `run` ask it unless they name another."""
     records: str = "sqlite:state.db"
-    """The record store; a relative path is below the home."""
+    """The record store; a relative path is below the home.
+
+    Use `dynamodb:TABLE` after `harness admin init-dynamodb TABLE`.
+    """
     prices: str | None = None
     """A file of prices that count instead of ours; a relative path is below the home."""
     admin_key: str | None = field(default=None, repr=False)
@@ -69,13 +76,17 @@ class Settings:
     """An endpoint with OpenAI's interface, so that recall can also search by meaning. Without it recall
     compares words."""
     embeddings_model: str = "text-embedding-3-small"
+    """The model of that endpoint."""
     embeddings_key: str | None = field(default=None, repr=False)
+    """The key of that endpoint."""
     s3: str | None = None
     """The bucket where workspaces are shared, as s3://bucket/prefix. New workspaces are then shared."""
     clock_shift: str | None = None
     """Seconds by which this home's clock is ahead of the true time, to rehearse schedules."""
     anthropic_api_key: str | None = field(default=None, repr=False)
+    """The key of the provider, as in its SDK. Without it the offline demo model answers."""
     anthropic_base_url: str | None = None
+    """The address of the provider or of your own server, as in its SDK."""
 
     @property
     def public_urls(self) -> list[str]:
@@ -94,7 +105,7 @@ def read_settings(
     opened = Home(_root(home or (Path(root) if root else None)))
     opened.prepare()
     values = _file_values(opened)
-    for key, variable in _VARIABLES.items():
+    for key, variable in VARIABLES.items():
         if environment.get(variable):
             values[key] = environment[variable]
     _check_shift(values.get("clock_shift"))
@@ -167,8 +178,8 @@ def _file_values(home: Home) -> dict[str, Any]:
     values = load(_file_text(home), name=str(home.settings))
     _check_format(home, values.pop("format", str(FORMAT)))
     for key, value in values.items():
-        if key not in _VARIABLES:
-            raise unknown_name(str(home.settings), key, [*_VARIABLES, "format"])
+        if key not in VARIABLES:
+            raise unknown_name(str(home.settings), key, [*VARIABLES, "format"])
         if not isinstance(value, str) or not value or not value.isprintable():
             raise Refused(f"{home.settings}: {key}", value, "must be one line of text")
     return values

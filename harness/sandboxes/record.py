@@ -29,6 +29,7 @@ class SandboxLimits(StrictModel):
     """The limits of one command."""
 
     seconds: Annotated[int, Field(ge=1, le=SECONDS_MAX)] = SECONDS_MAX
+    """Seconds that a command may take."""
     memory_bytes: Annotated[int, Field(ge=64 * 2**20, le=MEMORY_BYTES_HIGHEST)] = 2**30
     """The memory of all its processes together: as much as a small server can spare."""
     processes: Annotated[int, Field(ge=8, le=PROCESSES_HIGHEST)] = 64
@@ -40,10 +41,12 @@ class SandboxLimits(StrictModel):
 
 class SandboxConfig(StrictModel):
     mode: Literal["rw", "ro"] = "rw"
+    """Whether mounts are writable."""
     network: Literal["none", "host"] = "none"
+    """Whether commands reach the network of this machine."""
     limits: SandboxLimits = SandboxLimits()
     permission: Literal["bypass", "ask"] = "bypass"
-    """The rule whether a person must approve commands and writes."""
+    """Whether a person must approve each command and each write (`ask`)."""
 
 
 class SandboxRecord(StrictModel):

@@ -51,13 +51,17 @@ class AccountLimits(StrictModel):
     """The limits of an account. A missing limit means unlimited use."""
 
     turns_per_minute: Annotated[int, Field(ge=1, le=TURNS_PER_MINUTE_MAX)] | None = None
+    """Turns that begin in one minute."""
     running_turns: Annotated[int, Field(ge=1, le=RUNNING_TURNS_MAX)] | None = None
+    """Turns that run at the same time."""
     dollars_per_day: Annotated[float, Field(ge=0, le=DOLLARS_MAX, allow_inf_nan=False)] | None = (
         None
     )
+    """Dollars of one UTC day. A turn that would begin above it is refused."""
     dollars_per_month: Annotated[float, Field(ge=0, le=DOLLARS_MAX, allow_inf_nan=False)] | None = (
         None
     )
+    """Dollars of one month. A turn that would begin above it is refused."""
 
     @property
     def are_on_money(self) -> bool:

@@ -20,7 +20,7 @@ _REFUSALS = {
     404: "There is no such resource, or the caller may not see it.",
     408: "The request body did not arrive in time.",
     409: "A conflict: the name is taken, a turn runs, or another change came first.",
-    412: "`If-Match` or `If-None-Match` does not hold.",
+    412: "Version mismatch: the file has another version than `If-Match` or `If-None-Match` names.",
     413: "The request is larger than the limit that the message names.",
     415: "The body is not JSON.",
     429: "A limit of the account is reached, or the queue is full; `Retry-After` says when to retry.",
