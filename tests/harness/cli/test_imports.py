@@ -1,0 +1,70 @@
+"""The modules that each command must not import, so that no command waits for another one's libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cli.terminal import Terminal
+
+HEAVY = {"git", "rich.table", "boto3", "botocore", "anthropic", "fastapi", "starlette", "mcp"}
+"""Libraries that take longer than all else in a command."""
+
+SHORT = {
+    "path": ("path", "notes"),
+    "ls": ("ls", "notes"),
+    "cat": ("cat", "notes", "MEMORY.md"),
+    "log": ("log", "notes"),
+    "write": ("write", "notes", "a.md"),
+    "recall": ("recall", "memory"),
+    "prompt": ("prompt", "notes"),
+    "run": ("run", "hello"),
+}
+
+FORBIDDEN = {name: HEAVY if name in {"prompt", "run"} else HEAVY | {"jinja2"} for name in SHORT}
+
+REPORT = """
+import sys
+from harness.cli.app import main
+try:
+    main()
+finally:
+    print("\\n".join(sys.modules), file=open(sys.argv[0], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    terminal = Terminal(tmp_path_factory.mktemp("imports") / "home", {})
+    terminal("path", "notes").done()
+    return terminal
+
+
+def imported(home: Terminal, *arguments: str) -> set[str]:
+    """The modules that a command has imported when it ends."""
+    told = Path(home.home.parent) / "modules"
+    code = f"import sys; sys.argv[0] = {str(told)!r}\n{REPORT}"
+    command = [sys.executable, "-c", code, "--home", str(home.home), *arguments]
+    subprocess.run(
+        command, input=b"text\n", capture_output=True, env=home.environment(), check=True
+    )
+    return set(told.read_text().split())
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_command_imports_no_library_that_it_does_not_need(home: Terminal, name: str) -> None:
+    modules = imported(home, *SHORT[name])
+    assert "harness.cli.app" in modules
+    assert modules & FORBIDDEN[name] == set()
+
+
+@pytest.mark.parametrize("name", ["path", "ls", "cat", "log"])
+def test_a_command_on_files_imports_no_command_of_another_folder(home: Terminal, name: str) -> None:
+    folders = {
+        one.split(".")[2] for one in imported(home, *SHORT[name]) if one.startswith("harness.cli.")
+    }
+    assert "files" in folders
+    assert not folders & {"admin", "talk"}
