@@ -30,6 +30,7 @@ from harness.web.http.caller import Authenticate, by_secret
 from harness.web.http.errors import NotHere, refused
 from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.origin_check import OriginCheck
+from harness.web.mcp_endpoint import McpEndpoint
 from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks
@@ -104,7 +105,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with app.state.worker_pool.working(), app.state.background_tasks.living():
+        mcp = McpEndpoint()  # it serves once; an app may be started again
+        app.router.routes.append(mcp.route())
+        async with (
+            app.state.worker_pool.working(),
+            app.state.background_tasks.living(),
+            mcp.serving(),
+        ):
             yield
 
     app = FastAPI(

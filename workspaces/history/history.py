@@ -79,6 +79,9 @@ STEPS_BACK = 8
 """Ancestors that `descends` reads itself before it starts git. The revisions of one turn are made one on
 top of the other, so this usually finds the answer."""
 
+_SPECIAL = re.compile(r"[^\w\s]", re.ASCII)
+"""Characters that mean something in a regular expression of git."""
+
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
 
@@ -389,9 +392,13 @@ class History:
         start: View = HEAD,
         skip: int = 0,
         limit: int = 50,
+        holding: str | None = None,
     ) -> list[RevisionChanges]:
         """Return revisions with their changes, newest first, without the first `skip`. A merge is compared
-        with its first parent."""
+        with its first parent.
+
+        With `holding`, which is ASCII, return only revisions and files with changed lines that hold this
+        text, in any case."""
         revision = self.resolve(start)
         if revision is None:
             return []
@@ -402,6 +409,7 @@ class History:
             log.FORMAT,
             f"--skip={skip}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
+            *(["--regexp-ignore-case", f"-G{_SPECIAL.sub(_bracketed, holding)}"] if holding else []),
             "--end-of-options",
             revision,
             "--",
@@ -592,3 +600,8 @@ class History:
 
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)
+
+
+def _bracketed(match: re.Match[str]) -> str:
+    """Return a character so that git's regular expressions take it as itself."""
+    return r"\^" if match[0] == "^" else f"[{match[0]}]"

@@ -44,6 +44,7 @@ COMMAND_GROUPS = {
         "explain": "talk.explain",
         "compact": "talk.compact",
         "use": "admin.use",
+        "mcp": "admin.mcp",
     },
     "Agents and turns": {
         "agent": "admin.agents",

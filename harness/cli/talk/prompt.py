@@ -110,19 +110,13 @@ def _check_absent(option: str, value: str | None, rule: str) -> None:
 
 
 def _of_workspace(harness: Harness, reference: str, revision: str | None) -> list[dict[str, Any]]:
-    from harness.agents.mounts import Mount, mount_name
-    from harness.agents.record import AgentConfig
-    from harness.prompts.prompt_sources import PromptSources
+    from harness.presentation.workspace_prompt import workspace_prompt
     from workspaces.history.history import HEAD
 
     workspace = harness.workspaces.get(reference)
     view = HEAD if revision is None else revision
-    if revision is not None:
-        workspace.history.resolve(view)
-    mount = Mount(mount_name(workspace.record.name), workspace, is_writable=True)
-    sources = PromptSources(AgentConfig(), [mount], model="", view_of=lambda _: view)
-    day = harness.rooms.clock.now().date()
-    return [{**part.as_json(), "characters": len(part.text)} for part in sources.parts(day)]
+    parts = workspace_prompt(workspace, harness.rooms.clock, view=view)
+    return [{**part.as_json(), "characters": len(part.text)} for part in parts]
 
 
 def _text(part: dict[str, Any]) -> str:

@@ -1,0 +1,24 @@
+"""The tools of the MCP server, in the order in which hosts list them."""
+
+from harness.mcp.tool import AnyMcpTool
+from harness.mcp.tools.files.read import READ
+from harness.mcp.tools.files.recall import RECALL
+from harness.mcp.tools.files.search import GLOB, GREP
+from harness.mcp.tools.files.write import EDIT, WRITE
+from harness.mcp.tools.history.recall_at import RECALL_AT
+from harness.mcp.tools.history.whats_new import WHATS_NEW
+from harness.mcp.tools.history.when_did import WHEN_DID
+from harness.mcp.tools.history.why import WHY
+
+TOOLS: tuple[AnyMcpTool, ...] = (
+    RECALL,
+    READ,
+    GLOB,
+    GREP,
+    WRITE,
+    EDIT,
+    WHY,
+    WHEN_DID,
+    RECALL_AT,
+    WHATS_NEW,
+)

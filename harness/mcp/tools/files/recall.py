@@ -1,0 +1,107 @@
+"""The tool `recall`: the lines that a question is about."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.mcp.tool import APP, READS, McpCall, McpTool, ToolInput, ToolOutput, fitting
+from harness.memory.recall import Hit, recall, since_of
+from workspaces.search.kind import MemoryKind
+from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
+
+CONTENT_CHARACTERS_MAX = 1_500
+"""Characters shown of one line; `read` shows the rest."""
+
+
+class RecallArguments(ToolInput):
+    query: Annotated[str, Field(max_length=QUERY_CHARACTERS_MAX)]
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 10
+    paths: Annotated[list[str], Field(max_length=20)] = Field(default=[])
+    kinds: Annotated[list[MemoryKind], Field(max_length=7)] = Field(default=[])
+    since: str | None = None
+    by: str | None = None
+    workspace: str | None = None
+
+
+class RecalledLine(ToolOutput):
+    workspace: str
+    path: str
+    line_number: int
+    content: str
+    score: float
+    updated_at: str | None
+    author: str | None
+
+
+class RecallOutput(ToolOutput):
+    hits: list[RecalledLine]
+    left_out: int
+    """Further lines that were found and do not fit."""
+
+
+def shown_hits(hits: list[Hit]) -> RecallOutput:
+    lines = [
+        RecalledLine(
+            workspace=hit.workspace,
+            path=hit.line.path,
+            line_number=hit.line.line_number,
+            content=_cut(hit.line.content),
+            score=hit.line.score,
+            updated_at=hit.line.updated_at,
+            author=hit.line.author,
+        )
+        for hit in hits
+    ]
+    kept = fitting(lines)
+    return RecallOutput(hits=kept, left_out=len(lines) - len(kept))
+
+
+def hits_text(output: RecallOutput) -> str:
+    if not output.hits:
+        return "Nothing was found. Try other words, or fewer filters."
+    lines = [
+        f"{hit.path}:{hit.line_number} ({hit.updated_at[:10] if hit.updated_at else 'not saved yet'}"
+        f"{f', {hit.author}' if hit.author else ''})\n{hit.content}"
+        for hit in output.hits
+    ]
+    left = (
+        [f"({output.left_out} more lines are left out: lower `limit`)"] if output.left_out else []
+    )
+    return "\n".join([*lines, *left])
+
+
+def _cut(text: str) -> str:
+    if len(text) <= CONTENT_CHARACTERS_MAX:
+        return text
+    return f"{text[:CONTENT_CHARACTERS_MAX]}…"
+
+
+def _recall(arguments: RecallArguments, call: McpCall) -> RecallOutput:
+    workspace = call.caller.workspace(arguments.workspace)
+    workspace.recall.catch_up(lambda done, total: call.progress(done, total, "indexing"))
+    hits = recall(
+        [(workspace.record.name, workspace)],
+        arguments.query,
+        limit=arguments.limit,
+        scope=Scope(
+            tuple(arguments.paths),
+            tuple(arguments.kinds),
+            None if arguments.since is None else since_of(arguments.since),
+            arguments.by,
+        ),
+    )
+    return shown_hits(hits)
+
+
+RECALL = McpTool(
+    "recall",
+    "Recall what memory says",
+    input=RecallArguments,
+    output=RecallOutput,
+    run=_recall,
+    text=hits_text,
+    hints=READS,
+    app=APP,
+)

@@ -1,0 +1,150 @@
+"""The tools `write` and `edit`: conditional on the version that the caller has read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from harness.mcp.tool import (
+    REPLACES,
+    McpCall,
+    McpTool,
+    ToolInput,
+    ToolOutput,
+    cut,
+)
+from harness.tools.tool_context import path_of
+from workspaces.conditions import ABSENT
+from workspaces.errors import Conflict, NotFound, Refused
+from workspaces.file import as_bytes
+from workspaces.ids import Version
+from workspaces.paths import WorkspacePath
+from workspaces.workspace.workspace import Workspace, Written
+
+CURRENT_BYTES_MAX = 8 * 1024
+"""Bytes of the present content that a refusal shows. `read` shows the rest."""
+
+NOT_WRITTEN = ("decisions",)
+"""Directories whose files are never rewritten."""
+
+
+class WriteArguments(ToolInput):
+    path: str
+    content: str
+    version: str | None = None
+    """The version that was read. Null: the file must not exist."""
+    workspace: str | None = None
+
+
+class EditArguments(ToolInput):
+    path: str
+    old: Annotated[str, Field(min_length=1)]
+    new: str
+    version: str | None = None
+    """The version that was read. Null: whatever the file holds now."""
+    all: bool = False
+    workspace: str | None = None
+
+
+class WriteOutput(ToolOutput):
+    path: str
+    version: str
+    revision: str | None
+    """Null: the file held exactly this already."""
+    created: bool
+
+
+def _write(arguments: WriteArguments, call: McpCall) -> WriteOutput:
+    workspace = call.caller.workspace(arguments.workspace)
+    path = _writable(arguments.path)
+    expect = ABSENT if arguments.version is None else Version(arguments.version)
+    try:
+        written = workspace.write(
+            path, as_bytes(arguments.content), by=call.caller.author, expect=expect
+        )
+    except Conflict as error:
+        raise _changed(workspace, path, is_new=arguments.version is None) from error
+    return _output(written)
+
+
+def _edit(arguments: EditArguments, call: McpCall) -> WriteOutput:
+    workspace = call.caller.workspace(arguments.workspace)
+    path = _writable(arguments.path)
+    file = workspace.read(path)
+    if arguments.version is not None and arguments.version != file.version:
+        raise _changed(workspace, path, is_new=False)
+    try:
+        before = file.data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("path", path, "is not a text file") from error
+    count = before.count(arguments.old)
+    if count == 0:
+        rule = "is not in the file as it is now"
+        raise Refused("old", arguments.old, rule, remedy="read the file and copy the text exactly")
+    if count > 1 and not arguments.all:
+        rule = f"is in the file {count} times"
+        remedy = "include a neighbouring line to make it unique, or pass all: true"
+        raise Refused("old", arguments.old, rule, remedy=remedy)
+    after = as_bytes(before.replace(arguments.old, arguments.new))
+    try:
+        written = workspace.write(path, after, by=call.caller.author, expect=file.version)
+    except Conflict as error:
+        raise _changed(workspace, path, is_new=False) from error
+    return _output(written)
+
+
+def _writable(text: str) -> WorkspacePath:
+    path = path_of(text)
+    if path.partition("/")[0] in NOT_WRITTEN and "/" in path:
+        rule = "is a decision: it is never rewritten"
+        raise Refused("path", path, rule, remedy="write a note beside it, under notes/")
+    return path
+
+
+def _changed(workspace: Workspace, path: WorkspacePath, *, is_new: bool) -> Refused:
+    """Return the refusal of a stale write. It shows what is there now."""
+    try:
+        file = workspace.read(path)
+    except NotFound:
+        return Refused("version", path, "was deleted since it was read", remedy="write it as new")
+    rule = "exists already" if is_new else "was changed since it was read"
+    now = cut(file.text, CURRENT_BYTES_MAX).rstrip()
+    remedy = f"name the version that you want to replace, which is now {file.version}"
+    return Refused("path", path, f"{rule}. It holds now:\n{now}\n", remedy=remedy)
+
+
+def _output(written: Written) -> WriteOutput:
+    return WriteOutput(
+        path=written.path,
+        version=written.version or "",  # only a delete has none
+        revision=written.revision,
+        created=written.created,
+    )
+
+
+def _text(output: WriteOutput) -> str:
+    if output.revision is None:
+        return f"{output.path} holds exactly that already (version {output.version})."
+    verb = "Created" if output.created else "Written"
+    return f"{verb}: {output.path}, now version {output.version} (revision {output.revision[:8]})."
+
+
+WRITE = McpTool(
+    "write",
+    "Write a file of memory",
+    input=WriteArguments,
+    output=WriteOutput,
+    run=_write,
+    text=_text,
+    hints=REPLACES,
+)
+EDIT = McpTool(
+    "edit",
+    "Edit a file of memory",
+    input=EditArguments,
+    output=WriteOutput,
+    run=_edit,
+    text=_text,
+    hints=REPLACES,
+)
