@@ -51,7 +51,7 @@ def adopt(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make records again for the workspaces of a home that lost its record store.
+    """Restore the records of a home from its cards and files.
 
     Workspaces with a card in `cards/` get the ids that they had. Other trees are listed; each becomes a new
     workspace when you give it a name. A damaged record store is moved aside, not deleted.
