@@ -14,6 +14,7 @@ from harness.context.budget import CONTEXT_CHARACTERS_MAX, MEMORY_CHARACTERS_MAX
 from harness.context.prune import TURNS, Pruning
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool
 from harness.messages.event import OnBusy
+from harness.messages.memory_policy import MemoryPolicy
 from workspaces.accounts.record_catalog import RecordKind
 from workspaces.ids import AgentId, SandboxId, WorkspaceId
 from workspaces.timestamp import Stamp
@@ -126,6 +127,8 @@ class AgentConfig(StrictModel):
     """When the agent runs by itself, with its default prompt."""
     active_memory: bool = False
     """Let chat and runs share one session, so that each sees what the others said."""
+    memory_policy: MemoryPolicy = MemoryPolicy()
+    """The memory blocks that a turn shows. A turn may replace single keys."""
 
 
 class AgentRecord(StrictModel):

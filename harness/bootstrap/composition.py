@@ -301,6 +301,7 @@ class Application:
         dispatcher = Dispatcher(
             clock=clock,
             agents=agents,
+            blocks=blocks,
             conversations=conversations,
             event_queue=queue,
             leases=self._leases,

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from harness.context.fence import fenced, one_line
-from harness.context.part import PromptPart, Render
+from harness.context.part import BLOCKS, PromptPart, Render
 from harness.context.prompt import date_text
 from workspaces.revision import RevisionId
 from workspaces.storage.records import JsonObject
@@ -168,7 +168,7 @@ def _change(
 ) -> PartChange | None:
     """Return the change of one part, or None. Memory that cannot be read does not remove the text that was
     shown; the model is informed once."""
-    text_of = partial(render, "prompt/memory-change.md", workspace=source.partition("/")[2])
+    text_of = partial(render, "prompt/memory-change.md", **_attributes(source))
     if new is not None and new.unavailable is not None:
         if old is not None and old.unavailable is not None:
             return None
@@ -186,6 +186,12 @@ def _change(
     )
     revision, left_out = (new.revision, new.lines_left_out) if new else (None, 0)
     return PartChange(source, text, revision, changed, left_out)
+
+
+def _attributes(source: str) -> dict[str, str]:
+    """Return what the change of a part is a change of, as variables of the template."""
+    kind, _, name = source.partition("/")
+    return {"workspace": "", "scope": name} if kind == BLOCKS else {"workspace": name, "scope": ""}
 
 
 def _marked(old: Sequence[str], changed: Iterable[ChangedLines]) -> list[str]:

@@ -16,6 +16,15 @@ class HistoryMessage:
     """The number of the message's entry in the transcript."""
     turn: TurnId
     message: Message
+    reminder: str = ""
+    """The text that only the model sees beside the message; empty without one."""
+
+    @property
+    def shown(self) -> Message:
+        """Return the message as the model sees it, with its reminder."""
+        if not self.reminder:
+            return self.message
+        return Message(self.message.role, (*self.message.parts, Text(self.reminder)))
 
     @property
     def is_plain(self) -> bool:

@@ -12,6 +12,8 @@ INSTRUCTIONS = "instructions"
 GUIDANCE = "guidance"
 MEMORY = "memory"
 """The text that explains memory; each mount's own part is `memory/<mount>`."""
+BLOCKS = "blocks"
+"""The first word of the source of a memory block: `blocks/<scope>`."""
 DATE = "date"
 SUMMARY = "summary"
 """The summary that replaces the beginning of the conversation."""
@@ -33,7 +35,7 @@ class PromptPart:
 
     @property
     def is_memory(self) -> bool:
-        return self.source.startswith(f"{MEMORY}/")
+        return self.source.startswith((f"{MEMORY}/", f"{BLOCKS}/"))
 
     def as_json(self) -> JsonObject:
         """Return the part as JSON, without empty fields."""
@@ -51,6 +53,11 @@ class PromptPart:
 def memory_of(mount: str) -> str:
     """Return the source of a mount's memory part."""
     return f"{MEMORY}/{mount}"
+
+
+def block_source(scope: str) -> str:
+    """Return the source of the core block of a scope."""
+    return f"{BLOCKS}/{scope}"
 
 
 def part_of(data: JsonObject) -> PromptPart:

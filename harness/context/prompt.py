@@ -41,6 +41,8 @@ class Sources:
     memory_characters_max: int
     summary: str | None = None
     """The summary of the messages before the window."""
+    blocks: tuple[PromptPart, ...] = ()
+    """The parts of the core blocks."""
 
 
 def prompt_parts(sources: Sources, render: Render) -> tuple[PromptPart, ...]:
@@ -84,7 +86,8 @@ def _summary(summary: str | None, render: Render) -> list[PromptPart]:
 
 
 def _memory(sources: Sources, render: Render) -> list[PromptPart]:
-    if not sources.memories:
+    if not sources.memories and not sources.blocks:
         return []
     about = PromptPart(MEMORY, True, render("prompt/memory.md"))
-    return [about, *memory_parts(sources.memories, sources.memory_characters_max, render)]
+    memories = memory_parts(sources.memories, sources.memory_characters_max, render)
+    return [about, *memories, *sources.blocks]

@@ -3,7 +3,8 @@ change.
 
 The running turn is shown as it happened. An ended turn is changed once and then stays the same, byte for
 byte, so that the provider's cache stays valid. Its thinking is left out, with everything else that only the
-provider can read. Each tool result is shortened to a head and a tail, with the id under which `read_result`
+provider can read. A reminder beside a message stays and leaves with the traffic of its turn. Each tool result
+is shortened to a head and a tail, with the id under which `read_result`
 shows the whole. After `turns` further turns have ended, its calls and results may be left out entirely; only
 its texts stay. That invalidates the cache of everything behind them. So they are removed together with the
 next snapshot of the prompt, which has the same cost anyway. The snapshot states from which entry on calls and
@@ -81,7 +82,7 @@ def prune(
     entry number `traffic_from` on, as the snapshot states.
     """
     if pruning is None:
-        return tuple((one.number, one.message) for one in history)
+        return tuple((one.number, one.shown) for one in history)
     words = _words(render)
     shown: list[HistoryMessage] = []
     for turn in turns_of(history):
@@ -93,10 +94,10 @@ def prune(
             shown += (_ended(one, words) for one in turn)
     kept = [one for one in shown if one.message.parts]
     if not pruning.prune_all:
-        return tuple((one.number, one.message) for one in kept)
+        return tuple((one.number, one.shown) for one in kept)
     newest = next((one.number for one in reversed(history) if one.is_plain), None)
     return tuple(
-        (one.number, one.message if one.number == newest else _short_message(one, words, running))
+        (one.number, one.shown if one.number == newest else _short_message(one, words, running))
         for one in kept
     )
 
@@ -117,9 +118,10 @@ def leaving(
     if not dropped_turns:
         return NOTHING_LEAVES
     words = _words(render)
-    shown = (one for turn in dropped_turns if turn[0].number >= traffic_from for one in turn)
+    shown = [one for turn in dropped_turns if turn[0].number >= traffic_from for one in turn]
     parts = (part for one in shown for part in _ended(one, words).message.parts)
-    return Leaving(dropped_turns[-1][-1].number + 1, sum(map(_traffic, parts)))
+    characters = sum(map(_traffic, parts)) + sum(len(one.reminder) for one in shown)
+    return Leaving(dropped_turns[-1][-1].number + 1, characters)
 
 
 def shortened(text: str, characters_max: int, left_out: Callable[[int], str]) -> str:
@@ -168,7 +170,8 @@ def _ended(one: HistoryMessage, words: _Words) -> HistoryMessage:
 
 
 def _without_traffic(one: HistoryMessage) -> HistoryMessage:
-    return _with_parts(one, tuple(part for part in one.message.parts if isinstance(part, Text)))
+    texts = tuple(part for part in one.message.parts if isinstance(part, Text))
+    return replace(_with_parts(one, texts), reminder="")
 
 
 def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResult:
@@ -179,7 +182,7 @@ def _result(result: ToolResult, characters_max: int, words: _Words) -> ToolResul
 
 
 def _short_message(one: HistoryMessage, words: _Words, running: TurnId | None) -> Message:
-    parts = tuple(_short(part, words, one.turn == running) for part in one.message.parts)
+    parts = tuple(_short(part, words, one.turn == running) for part in one.shown.parts)
     return Message(one.message.role, parts)
 
 

@@ -110,8 +110,10 @@ def exported(
 
 
 def entry_line(entry: Entry) -> JsonObject:
+    """Return the entry as users see it: without versions of files, and without hidden reminders."""
     value = entry.as_json()
     value.pop("seen", None)
+    value.pop("reminder", None)
     return {"entry": entry.number, **value}
 
 

@@ -138,16 +138,21 @@ class Event:
         conversation_key: str | None,
         text: str,
         *,
+        memory_policy: MemoryPolicy | None = None,
         on_busy: OnBusy | None = None,
     ) -> Event:
         """Return an event with one message of the user: the simplest kind.
 
         Without a key it belongs to the conversation that the agent's runs share.
         """
-        key = SHARED_KEY if conversation_key is None else conversation_key
-        is_shared = conversation_key is None
-        said = (UserSaid(content=text),)
-        return cls(event_id, key, said, on_busy=on_busy, has_reserved_key=is_shared)
+        return cls(
+            event_id,
+            SHARED_KEY if conversation_key is None else conversation_key,
+            (UserSaid(content=text),),
+            memory_policy=memory_policy,
+            on_busy=on_busy,
+            has_reserved_key=conversation_key is None,
+        )
 
     def __post_init__(self) -> None:
         _check_name("eventId", self.id)

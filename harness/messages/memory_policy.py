@@ -1,21 +1,25 @@
 """The memory policy: which of a user's blocks a turn shows (`memory_policy`).
 
-The policy is accepted, checked, stored with its event and compared from turn to turn. A policy that differs
-from the last turn's is a reason for a new snapshot. Blocks do not exist yet, so every policy is fulfilled by
-showing none. MEMORY.md is not affected.
+An agent has a policy, and a turn may replace single keys of it. The turn's own keys are stored with its
+event. A policy that differs from the last turn's is a reason for a new snapshot. MEMORY.md is not affected.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from workspaces.validation import StrictModel
+from workspaces.validation import StrictModel, parse
 
 ARCHIVAL_LINES_MAX = 100
 """The most lines that one recall query returns."""
+
+
+PolicyKeys = Mapping[str, object]
+"""The keys of a policy, as a program writes them."""
 
 
 class MemoryPolicy(StrictModel):
@@ -32,6 +36,21 @@ class MemoryPolicy(StrictModel):
     """The lowest score of an archival line that is shown."""
     include_user_core: bool = True
     include_agent_core: bool = True
+
+    @classmethod
+    def of(cls, policy: MemoryPolicy | PolicyKeys | None) -> MemoryPolicy | None:
+        """Return the policy with these keys; None for None.
+
+        Raises: Refused, naming the field, if a key is unknown or its value is invalid.
+        """
+        if policy is None or isinstance(policy, MemoryPolicy):
+            return policy
+        return parse(MemoryPolicy, policy, within="memory_policy")
+
+    def replacing(self, default: MemoryPolicy) -> MemoryPolicy:
+        """Return the default policy with the keys that this one states in place of its own."""
+        stated = {name: getattr(self, name) for name in self.model_fields_set}
+        return default.model_copy(update=stated)
 
     @property
     def comparison_key(self) -> str:

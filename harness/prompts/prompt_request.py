@@ -17,7 +17,7 @@ from harness.context.delta import Delta
 from harness.context.history_message import HistoryMessage
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
-from harness.context.receipt import Receipt
+from harness.context.receipt import Receipt, digest
 from harness.context.repair import repair
 from harness.context.snapshot import ShownState, Snapshot, after, decide
 from harness.context.summary_plan import Cover, Due, SummaryState, TurnTooLong, cover, due, due_json
@@ -100,7 +100,10 @@ class PromptRequest:
         return [*parts, *changes]
 
     def as_json(self) -> JsonObject:
-        """Return the parts with sizes and revisions, and the request as it would be sent."""
+        """Return the parts with sizes and revisions, and the request as it would be sent.
+
+        The digest is the one that the receipt of this request would have.
+        """
         snapshot = self.held.snapshot
         return {
             "snapshot": {"number": snapshot.number, "at": snapshot.at, "reason": snapshot.reason},
@@ -108,6 +111,7 @@ class PromptRequest:
             "parts": self.parts_json(),
             "length": self.length.as_json(),
             **({"compaction": due_json(found)} if (found := self.due) else {}),
+            "digest": digest(self.request),
             "request": self.request.as_json(),
         }
 

@@ -26,6 +26,7 @@ from harness.context.part import DATE, PromptPart, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, SnapshotKey
+from harness.memory.blocks.core_blocks import CoreBlock, CoreBlocks, core_parts
 from harness.memory.memory_cache import MemoryCache, newest_first
 from harness.memory.remote_memory import remote_memory
 from harness.messages.model_request import ToolSpec
@@ -96,12 +97,14 @@ class PromptSources:
         model: str,
         memories: MemoryCache | None = None,
         policy: str = "",
+        blocks: CoreBlocks | None = None,
         view_of: ViewOf = newest,
     ) -> None:
         """Take the agent's configuration and its mounts.
 
         `memories` caches the memory of earlier turns; with it, most manual edits may wait until `settle` is
-        called. `policy` is the memory policy that this turn asked for, in a comparable form.
+        called. `policy` is the turn's memory policy, in a comparable form, and `blocks` are the core blocks
+        that it shows.
         """
         self.model = model
         self.uncommitted: tuple[str, ...] = ()
@@ -112,6 +115,8 @@ class PromptSources:
         self._instructions = config.system
         self._mounts = tuple(mounts)
         self._policy = policy
+        self._blocks = blocks
+        self._core: tuple[CoreBlock, ...] = ()
         self._views = {mount.name: view_of(mount) for mount in mounts}
         self._memory_max = config.session.memory_characters_max
         self._pruning = config.session.as_pruned
@@ -124,6 +129,7 @@ class PromptSources:
     def parts(self, day: date, summary: str | None = None) -> tuple[PromptPart, ...]:
         """Return the parts of a snapshot taken now; `summary` covers the messages before the window."""
         moved = [self._read_again(mount) for mount in self._mounts]
+        moved.append(self._read_blocks_again())
         if any(moved) or (day, summary) != self._parts_key:
             self._parts = _parts_of(self._sources(day, summary))
             self._parts_key = (day, summary)
@@ -204,6 +210,12 @@ class PromptSources:
         self._memory_by_mount[mount.name] = memory
         return memory != before
 
+    def _read_blocks_again(self) -> bool:
+        """Read the core blocks again. Return True if one of them differs from before."""
+        before = self._core
+        self._core = () if self._blocks is None else self._blocks.read()
+        return self._core != before
+
     def _memory_of(
         self, mount: Mount, before: _MountMemory | None, *, commit: bool
     ) -> _MountMemory:
@@ -242,7 +254,8 @@ class PromptSources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
         read = [self._memory_by_mount[mount.name].memory for mount in self._mounts]
         memories = [memory for memory in read if memory is not None]
-        if needs_ages(memories, self._memory_max):
+        blocks, room = core_parts(self._core, self._memory_max, render)
+        if needs_ages(memories, room):
             by_name = {mount.name: mount for mount in self._mounts}
             memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
         return Sources(
@@ -250,8 +263,9 @@ class PromptSources:
             tuple(_view(mount, is_default=mount is default) for mount in self._mounts),
             tuple(memories),
             day,
-            self._memory_max,
+            room,
             summary,
+            blocks,
         )
 
     def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
@@ -265,10 +279,12 @@ class PromptSources:
                 continue
             with suppress(Failure):  # an addition only: the delta names the changes without it too
                 marks[source] = marks_since(workspace.history, now, before)
-        return marks
+        return marks if self._blocks is None else {**marks, **self._blocks.merge_marks(shown)}
 
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """Return True if a workspace's history no longer holds a revision that was shown."""
+        if self._blocks is not None and self._blocks.is_erased(shown):
+            return True
         return any(
             self._memory_by_mount[mount.name].has_lost(revision, mount.workspace)
             for mount in self._mounts

@@ -13,17 +13,25 @@ from harness.agents.mounts import Mount
 from workspaces.durability import HERE, Durable
 from workspaces.errors import Failure
 from workspaces.sync.engine import Sync
+from workspaces.workspace.workspace import Workspace
 
 _LOG = logging.getLogger("harness.sync.turn_sync")
 
 
-def pull(mounts: Iterable[Mount]) -> None:
-    """Bring the files up to date with S3, keeping local changes."""
-    for mount, sync in _shared(mounts):
+def pull(mounts: Iterable[Mount], others: Iterable[Workspace] = ()) -> None:
+    """Bring the files up to date with S3, keeping local changes.
+
+    `others` are workspaces that the turn reads, mounted or not.
+    """
+    named = {mount.namespace: (mount.name, sync) for mount, sync in _shared(mounts)}
+    for workspace in others:
+        if isinstance(workspace.remote, Sync):
+            named.setdefault(workspace.namespace, (workspace.record.name, workspace.remote))
+    for name, sync in named.values():
         try:
             sync.pull()
         except Failure as failure:
-            _LOG.warning("%s is not up to date: %s", mount.name, failure)
+            _LOG.warning("%s is not up to date: %s", name, failure)
 
 
 def is_shared(mounts: Iterable[Mount]) -> bool:

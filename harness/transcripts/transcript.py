@@ -81,6 +81,8 @@ class Entry:
     kind: EntryKind = "said"
     covers: int | None = None
     """For a summary: the last entry that it covers."""
+    reminder: str = ""
+    """Memory that the model sees beside the message, and the user does not."""
 
     @property
     def is_said(self) -> bool:
@@ -103,6 +105,7 @@ class Entry:
             **({"system": list(self.system)} if self.system else {}),
             **({"kind": self.kind} if self.kind != "said" else {}),
             **({"covers": self.covers} if self.covers is not None else {}),
+            **({"reminder": self.reminder} if self.reminder else {}),
         }
 
 
@@ -133,7 +136,7 @@ class TranscriptWindow:
     def said(self) -> tuple[HistoryMessage, ...]:
         """The messages from which the context is made."""
         return tuple(
-            HistoryMessage(one.number, one.turn_id, one.message)
+            HistoryMessage(one.number, one.turn_id, one.message, one.reminder)
             for one in self.entries
             if one.is_said
         )
@@ -375,6 +378,7 @@ def entry_of(number: int, value: JsonObject) -> Entry:
         system=tuple(value.get("system", ())),
         kind=value.get("kind", "said"),
         covers=value.get("covers"),
+        reminder=value.get("reminder", ""),
     )
 
 

@@ -21,6 +21,7 @@ from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from harness.turns.broadcast import Channel
 from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
+from harness.turns.turn_memory import effective_policy, turn_memory
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
 from workspaces.errors import NotFound, Refused
@@ -84,7 +85,9 @@ def prepare_turn(
     own_model = dependencies.callers_model if caller_waits else None
     model = (own_model or dependencies.open_model)(agent, conversation.id)
     mounts = dependencies.agents.bindings(agent)
-    pull(mounts)
+    policy = effective_policy(agent, event.memory_policy if event else None)
+    memory = turn_memory(dependencies.blocks, agent, policy)
+    pull(mounts, memory.workspaces())
     transcript = dependencies.conversations.transcript(conversation, on_append=channel.stored)
     if window is None:
         window = _window(dependencies, conversation, transcript, lease, is_new=first is None)
@@ -95,7 +98,8 @@ def prepare_turn(
         mounts,
         model=model.name,
         memories=dependencies.memory_cache,
-        policy=_policy(event),
+        policy=policy.comparison_key,
+        blocks=memory.core,
     )
     turn = Turn(
         id=turn_id,
@@ -110,6 +114,7 @@ def prepare_turn(
         first=first,
         entries=tuple(one for one in window.entries if one.number >= first and one.is_said),
         instructions=event.system_once if event else None,
+        reminder="" if is_resumed or event is None else memory.reminder(event.message.text),
         price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
     )
@@ -177,10 +182,6 @@ def _price(dependencies: TurnDependencies, agent: AgentRecord, model: str) -> Pr
         remedy = "add its price to the file named by the setting `prices`"
         raise Refused("model", model, rule, remedy=remedy)
     return price
-
-
-def _policy(event: Event | None) -> str:
-    return event.memory_policy.comparison_key if event and event.memory_policy else ""
 
 
 def _authorship(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.agents.record import AgentRecord
+from harness.messages.memory_policy import MemoryPolicy
 from harness.messages.message import user
 from harness.prompts.prompt_request import PromptRequest, build_request
 from harness.prompts.prompt_sources import PromptSources, ViewOf, newest
@@ -14,6 +15,7 @@ from harness.tools.tool_context import ToolContext
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Entry, TranscriptWindow
 from harness.turns.dispatcher import Dispatcher
+from harness.turns.turn_memory import effective_policy, turn_memory
 from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
 from workspaces.timestamp import stamp_of
@@ -31,23 +33,27 @@ def preview(
     *,
     conversation: str | None = None,
     message: str | None = None,
-    policy: str = "",
+    policy: MemoryPolicy | None = None,
     view_of: ViewOf = newest,
 ) -> PromptRequest:
     """Return the request that `message` would cause in the conversation with this key.
 
-    The turn would be the first one if there is no such conversation. The preview stores nothing, with two
-    exceptions that every turn makes too: workspaces are pulled, and manual edits are committed.
+    The turn would be the first one if there is no such conversation. `policy` is the memory policy that the
+    turn would ask for. The preview stores nothing, with two exceptions that every turn makes too: workspaces
+    are pulled, and manual edits are committed.
     """
     dispatcher.publish_pending()
     agent = dispatcher.agents.get(agent.id)
     mounts = dispatcher.agents.bindings(agent)
-    pull(mounts)
+    chosen = effective_policy(agent, policy)
+    memory = turn_memory(dispatcher.blocks, agent, chosen)
+    pull(mounts, memory.workspaces())
     sources = PromptSources(
         agent.config,
         mounts,
         model=dispatcher.open_model(agent, None).name,
-        policy=policy,
+        policy=chosen.comparison_key,
+        blocks=memory.core,
         view_of=view_of,
     )
     existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None
@@ -61,7 +67,13 @@ def preview(
         window = dispatcher.conversations.transcript(existing).window()
         shown = dispatcher.conversations.prompt_log(existing).held()
     if message is not None:
-        said = Entry(window.next_number, stamp_of(now), _NEXT, user(message))
+        said = Entry(
+            window.next_number,
+            stamp_of(now),
+            _NEXT,
+            user(message),
+            reminder=memory.reminder(message),
+        )
         window = replace(window, entries=(*window.entries, said))
     return build_request(sources, shown, window, tools, at=now, running=_NEXT)
 

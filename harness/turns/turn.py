@@ -80,6 +80,8 @@ class Turn:
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
     """The platform's instructions to the model for this turn alone."""
+    reminder: str = ""
+    """The memory that the model sees beside the turn's first message."""
     price: Price | None = None
     may_have_run: bool = False
     """True if an earlier lease holder may have run calls that have no result."""

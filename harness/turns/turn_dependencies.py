@@ -13,6 +13,7 @@ from harness.billing.limits import AccountLimiter
 from harness.billing.price import Price
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
+from harness.memory.blocks.blocks import Blocks
 from harness.memory.memory_cache import MemoryCache
 from harness.models.port import Model
 from harness.tools.port import AnyTool
@@ -42,6 +43,7 @@ class OpenModel(Protocol):
 class TurnDependencies:
     clock: Clock
     agents: AgentCatalog
+    blocks: Blocks
     conversations: Conversations
     event_queue: EventQueue
     leases: Leases

@@ -167,7 +167,8 @@ class TurnRunner:
         return lambda: self.dependencies.observer.ends(self.conversation, event, ending)
 
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
-        return replace(turn.entry(event.message, event_id=event.id), system=event.system_kept)
+        entry = turn.entry(event.message, event_id=event.id)
+        return replace(entry, system=event.system_kept, reminder=turn.reminder)
 
     async def _prepare_entry(self, waiting: NextEvent) -> _FirstEntry | None:
         """Prepare the event's first entry. Return None when the event only ended the paused turn."""

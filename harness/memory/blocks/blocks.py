@@ -127,6 +127,10 @@ class Blocks:
             raise Refused("agent_id", None, "is required for the scope `agent`")
         return BlockPlace(block_type, self._user_id, self._agent_id_of(agent))
 
+    def place_of(self, block_type: BlockType, agent_id: AgentId | None = None) -> BlockPlace:
+        """Return the place of a block of the user, or of the user with an agent that exists."""
+        return BlockPlace(block_type, self._user_id, agent_id)
+
     def list(self, scope: ScopeFilter | None = None, agent: str | None = None) -> list[Block]:
         """Return the blocks of a scope that exist: core before archival, the user's before the agents'."""
         found = [
@@ -193,7 +197,8 @@ class Blocks:
             if written.revision is None:  # another writer has written the same
                 continue
             at = workspace.history.commit(written.revision).at
-            block = _block(place, workspace, data, _created_at(workspace, place.path), at)
+            created_at = at if current is None else current.created_at
+            block = _block(place, workspace, data, created_at, at)
             return BlockWrite(block, current is None, written.revision)
         raise _too_busy(place)
 
@@ -222,17 +227,23 @@ class Blocks:
         places = [self.place("archival")]
         if agent is not None:
             places.append(self.place("archival", "agent", agent))
+        for place in places:
+            self._refresh(place)
         return self.recall_in(places, query, limit=limit)
 
     def recall_in(
         self, places: Iterable[BlockPlace], query: str, *, limit: int = 10
     ) -> list[BlockLine]:
-        """Return the lines of these blocks that a query is about, best first."""
+        """Return the lines of these blocks that a query is about, best first.
+
+        It searches the files as they are on this machine.
+        """
         by_name = {place.name: place for place in places}
         searched: list[tuple[str, Workspace]] = []
         for name, place in by_name.items():
-            workspace = self._opened(place)
-            if workspace is not None and self._current(place) is not None:
+            workspace = self.opened(place)
+            if workspace is not None:
+                commit_edit(workspace, place.path)
                 searched.append((name, workspace))
         scope = Scope(tuple({place.path for place in by_name.values()}))
         hits = recall(searched, query if query.strip() else "", limit=limit, scope=scope)
@@ -243,10 +254,14 @@ class Blocks:
 
         Raises: NotFound if no block of this scope was ever made.
         """
-        workspace = self._opened(place)
+        workspace = self.opened(place)
         if workspace is None:
             raise _no_block(place)
         return workspace
+
+    def opened(self, place: BlockPlace) -> Workspace | None:
+        """Return the workspace of a block, or None if it was never made."""
+        return self._workspaces.private(place.workspace_id, create=False)
 
     def _places(
         self, block_type: BlockType, scope: ScopeFilter | None, agent: str | None
@@ -265,26 +280,23 @@ class Blocks:
 
     def _current(self, place: BlockPlace) -> Block | None:
         """Return a block as its newest revision has it, after committing an edit of it by hand."""
-        workspace = self._opened(place)
+        workspace = self._refresh(place)
         if workspace is None:
             return None
-        if workspace.remote is not None:
-            workspace.remote.refresh(place.path)
-        _commit_edit(workspace, place.path)
-        for _ in range(TRIES_MAX):
-            tip = workspace.tip()
-            found = workspace.history.find(tip, place.path)
-            if found is None:
-                return None
-            times = workspace.origins.times(place.path)
-            if workspace.tip() == tip:  # else the times may be those of a later revision
-                data = workspace.history.read(found)
-                return _block(place, workspace, data, times.created_at, times.updated_at)
-        raise _too_busy(place)
+        commit_edit(workspace, place.path)
+        try:
+            origin = workspace.file_origins.origin_of(place.path)
+        except NotFound:
+            return None
+        data = workspace.history.read(origin.blob)
+        return _block(place, workspace, data, origin.created_at, origin.updated_at)
 
-    def _opened(self, place: BlockPlace) -> Workspace | None:
-        """Return the workspace of a block, or None if it was never made."""
-        return self._workspaces.private(place.workspace_id, create=False)
+    def _refresh(self, place: BlockPlace) -> Workspace | None:
+        """Return the workspace of a block, with the newest state of the block on any machine."""
+        workspace = self.opened(place)
+        if workspace is not None and workspace.remote is not None:
+            workspace.remote.refresh(place.path)
+        return workspace
 
     def _made(self, place: BlockPlace) -> Workspace:
         """Return the workspace of a block. Make it if there is none."""
@@ -294,7 +306,7 @@ class Blocks:
         return workspace
 
 
-def _commit_edit(workspace: Workspace, path: WorkspacePath) -> None:
+def commit_edit(workspace: Workspace, path: WorkspacePath) -> None:
     """Commit an edit of a file by hand. While a process holds the workspace, its edits are not committed."""
     data: bytes | None = None
     try:
@@ -324,10 +336,6 @@ def _block(
 
 def _line(place: BlockPlace, hit: RecallHit) -> BlockLine:
     return BlockLine(place, hit.content, hit.score, hit.line_number, hit.updated_at)
-
-
-def _created_at(workspace: Workspace, path: WorkspacePath) -> Stamp:
-    return workspace.origins.times(path).created_at
 
 
 def _no_block(place: BlockPlace) -> NotFound:

@@ -42,7 +42,8 @@ class PreviewRequest(StrictModel):
     conversation_key: str | None = None
     message: Annotated[str, Field(max_length=CONTENT_CHARACTERS_MAX)] | None = None
     memory_policy: Annotated[MemoryPolicy | None, Field(alias="memory_policy")] = None
-    """The memory policy of the turn. If it differs from the last turn's, the turn makes a new snapshot."""
+    """The memory policy of the turn: its keys replace those of the agent's. If the result differs from the
+    last turn's, the turn makes a new snapshot."""
 
 
 PREVIEW = object_of(
@@ -57,6 +58,7 @@ PREVIEW = object_of(
             {"kind": TEXT, "covers": NUMBER, "characters": NUMBER},
             optional=("covers", "characters"),
         ),
+        "digest": TEXT,
         "request": {"type": "object"},
     },
     optional=("compaction",),
@@ -85,8 +87,11 @@ def prompt_preview(caller: Caller, agent: Annotated[str, Path(alias="id")], fiel
     body = parse(PreviewRequest, fields)
     key = None if body.conversation_key is None else check_key(body.conversation_key)
     record = caller.agents.get(agent)
-    policy = body.memory_policy.comparison_key if body.memory_policy else ""
     request = preview(
-        caller.dispatcher, record, conversation=key, message=body.message, policy=policy
+        caller.dispatcher,
+        record,
+        conversation=key,
+        message=body.message,
+        policy=body.memory_policy,
     )
     return Json(request.as_json())

@@ -8,6 +8,7 @@ import pytest
 
 from harness.web.routes.memory.blocks import BlockBody, BlockConflictBody, BlockLineBody
 from tests.harness.web.site import Caller, Site
+from tests.harness.web.turning import Puppet, taken
 
 BLOCKS = "/api/v1/memory/blocks"
 CORE = f"{BLOCKS}/core"
@@ -173,3 +174,22 @@ def test_recall_finds_archival_lines(acme: Caller) -> None:
     for bad in ({"limit": 0}, {"limit": 101}, {"query": 5}, {"agent": agent}):
         acme.refused(400, "POST", "/api/v1/memory/recall", json=bad)
     acme.refused(404, "POST", "/api/v1/memory/recall", json={"agent_id": "nobody"})
+
+
+def test_a_reminder_is_in_no_entry_and_no_event_of_the_stream(spoken: Site, puppet: Puppet) -> None:
+    acme = spoken.account("acme")
+    agent = acme.agent(memoryPolicy={"archival_mode": "auto"})
+    put(acme, "- Acme renewal: the CFO wants options", path=f"{BLOCKS}/archival")
+    body = {"message": "What of the Acme renewal?"}
+    preview = acme.post(f"/v1/agents/{agent}/prompt-preview", body, 200)
+    puppet.stops("noted")
+    done = taken(acme, agent, "e1", "What of the Acme renewal?")
+    assert "CFO" in puppet.is_asked()
+    conversation = done["conversationId"]
+    (step,) = acme.get(f"/v1/conversations/{conversation}/receipts")["turns"][0]["steps"]
+    assert step["digest"] == preview["digest"]
+    assert "CFO" not in acme("GET", f"/v1/conversations/{conversation}/entries").text
+    assert "CFO" not in acme("GET", f"/v1/agents/{agent}/events/e1/stream").text
+    off = {**body, "memory_policy": {"archival_mode": "off"}}
+    without = acme.post(f"/v1/agents/{agent}/prompt-preview", off, 200)
+    assert without["digest"] != preview["digest"]
