@@ -37,6 +37,7 @@ from harness.messages.event import (
     check_event_id,
     check_key,
 )
+from harness.messages.memory_policy import MemoryPolicy, PolicyKeys
 from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, silent
 from harness.models.port import Model
@@ -183,6 +184,7 @@ class Harness:
         agent: AgentRecord | str | None = None,
         conversation: str | None = None,
         event_id: str | None = None,
+        memory_policy: MemoryPolicy | PolicyKeys | None = None,
         on_busy: OnBusy | None = None,
         is_shared: bool = False,
         tools: Sequence[CustomTool | Callable[..., Any]] = (),
@@ -190,17 +192,18 @@ class Harness:
     ) -> Outcome:
         """Send a message to an agent and wait for the outcome.
 
-        Without `agent` the home's default agent answers; without `conversation` a new one begins. `on_busy`
-        decides what happens when the conversation is in use, otherwise the agent's configuration does.
-        With `is_shared`, the message goes to the conversation that the agent's runs share. `tools` are
-        functions that the agent can call in this turn. `approve` or `answer` resumes a turn that
-        waits.
+        Without `agent` the home's default agent answers; without `conversation` a new one begins. The keys of
+        `memory_policy` replace those of the agent's. `on_busy` decides what happens when the conversation is
+        in use, otherwise the agent's configuration does. With `is_shared`, the message goes to the
+        conversation that the agent's runs share. `tools` are functions that the agent can call in this turn.
+        `approve` or `answer` resumes a turn that waits.
         """
         key = new_id("c") if conversation is None else conversation
         event = Event.said(
             new_id("evt") if event_id is None else check_event_id(event_id),
             None if is_shared else key,
             text,
+            memory_policy=MemoryPolicy.of(memory_policy),
             on_busy=on_busy,
         )
         dispatcher = self._with(tools)
@@ -287,13 +290,18 @@ class Harness:
         *,
         conversation: str | None = None,
         message: str | None = None,
+        memory_policy: MemoryPolicy | PolicyKeys | None = None,
     ) -> PromptRequest:
         """Return the prompt and the request that the agent's next turn would send if `message` were sent now.
 
         Without `conversation`, or with a key that is not used yet, this is a first turn.
         """
         return preview(
-            self.rooms.dispatcher, self._agent(agent), conversation=conversation, message=message
+            self.rooms.dispatcher,
+            self._agent(agent),
+            conversation=conversation,
+            message=message,
+            policy=MemoryPolicy.of(memory_policy),
         )
 
     def explain(self, conversation: Conversation) -> Explanation:

@@ -27,6 +27,7 @@ from harness.client.local_tools import declared, results_of
 from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
 from harness.messages.event import Answer, Approval, OnBusy
+from harness.messages.memory_policy import MemoryPolicy, PolicyKeys
 from harness.messages.pending_call import PendingCall
 from harness.tools.custom import CustomTool, custom_tools
 from harness.transcripts.approval import nothing_waits
@@ -94,22 +95,26 @@ class Client:
         conversation: str | None = None,
         event_id: str | None = None,
         system: str | None = None,
+        memory_policy: MemoryPolicy | PolicyKeys | None = None,
         on_busy: OnBusy | None = None,
         tools: Tools = (),
         hear: Hearing = _ignore,
     ) -> Outcome:
         """Send a message to an agent and wait for the outcome.
 
-        `conversation` is the conversation's key; without it a new one begins. `tools` are functions that the
+        `conversation` is the conversation's key; without it a new one begins. The keys of `memory_policy`
+        replace those of the agent's. `tools` are functions that the
         agent can call in this turn; they run in this process. `hear` is called with every event of the stream
         meanwhile.
         """
         own = custom_tools(tools, ())
+        policy = MemoryPolicy.of(memory_policy)
         body: JsonObject = {
             "eventId": new_id("evt") if event_id is None else event_id,
             "conversationKey": new_id("c") if conversation is None else conversation,
             "events": [{"type": "user", "content": text}],
             **({} if system is None else {"system": system}),
+            **({} if policy is None else {"memory_policy": policy.as_json()}),
             **({} if on_busy is None else {"onBusy": on_busy}),
             **({"tools": declared(own)} if own else {}),
         }

@@ -189,7 +189,7 @@ def _change(
 
 
 def _attributes(source: str) -> dict[str, str]:
-    """Return what the change of a part is a change of, as variables of the template."""
+    """Return the names of the part, as variables of the template."""
     kind, _, name = source.partition("/")
     return {"workspace": "", "scope": name} if kind == BLOCKS else {"workspace": name, "scope": ""}
 

@@ -264,8 +264,8 @@ class PromptSources:
             tuple(memories),
             day,
             room,
-            summary,
-            blocks,
+            summary=summary,
+            blocks=blocks,
         )
 
     def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:

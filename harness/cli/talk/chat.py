@@ -30,11 +30,13 @@ from harness.cli.console.diff_printer import styled_files, styled_revision
 from harness.cli.console.turn_printer import TurnPrinter
 from harness.cli.talk.approve import ask_for_approvals
 from harness.cli.talk.compact import print_compaction
+from harness.cli.talk.memory_policy import MemoryPolicyOption, parse_policy
 from harness.cli.talk.run import ConversationOption
 
 if TYPE_CHECKING:
     from harness import Harness
     from harness.agents.record import AgentRecord
+    from harness.messages.memory_policy import MemoryPolicy
     from harness.tools.tool_context import ToolRevision
     from workspaces.ids import TurnId
     from workspaces.workspace.workspace import Workspace
@@ -57,6 +59,7 @@ def chat(
         bool,
         typer.Option("--shared", help="Continue the conversation that the agent's runs share."),
     ] = False,
+    memory_policy: MemoryPolicyOption = None,
     home: HomeOption = None,
 ) -> int:
     """Talk to an agent. Ctrl-D or /exit ends the chat, Ctrl-C stops a running turn, /help lists commands."""
@@ -65,11 +68,12 @@ def chat(
     from workspaces.ids import new_id
 
     with opened(home) as harness:
+        policy = parse_policy(memory_policy)
         record = harness.agents.get(harness.settings.default_agent if agent is None else agent)
         if shared and conversation is not None:
             raise typer.BadParameter("--shared and --conversation exclude each other")
         key = check_key(new_id("c") if conversation is None else conversation)
-        talk = _Chat(harness, record, SHARED_KEY if shared else key)
+        talk = _Chat(harness, record, SHARED_KEY if shared else key, policy)
         talk.greet()
         while not talk.is_over and (text := talk.read_message()) is not None:
             try:
@@ -84,6 +88,7 @@ class _Chat:
     harness: Harness
     agent: AgentRecord
     key: str
+    policy: MemoryPolicy | None = None
     is_over: bool = False
     is_leaving: bool = False
     """True after Ctrl-C while nothing ran. The next Ctrl-C ends the chat."""
@@ -136,6 +141,7 @@ class _Chat:
                 agent=self.agent,
                 conversation=self.key,
                 is_shared=self.key == SHARED_KEY,
+                memory_policy=self.policy,
                 emit=printer.show,
             )
             outcome = ask_for_approvals(self.harness, outcome, printer.show)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 import typer
 
 from harness.cli.console.console import HomeOption, JsonOption, notes, opened, print_json, say
+from harness.cli.talk.memory_policy import MemoryPolicyOption, parse_policy
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -38,6 +39,10 @@ def prompt(
     revision: Annotated[
         str | None, typer.Option("--revision", "-r", help="The workspace at this revision.")
     ] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", help="Show the prompt with this next message.")
+    ] = None,
+    memory_policy: MemoryPolicyOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,14 +53,19 @@ def prompt(
     """
     length = ""
     with opened(home, as_json=as_json) as harness:
+        policy = parse_policy(memory_policy)
         if workspace is None:
             _check_absent("--revision", revision, "needs a workspace")
-            request = harness.preview(agent, conversation=conversation)
-            parts = request.parts_json()
+            request = harness.preview(
+                agent, conversation=conversation, message=message, memory_policy=policy
+            )
+            parts = [*request.parts_json(), *_reminder(request, message)]
             length = _length(harness, agent, request)
         else:
             _check_absent("--agent", agent, "cannot be given together with a workspace")
             _check_absent("--conversation", conversation, "cannot be given with a workspace")
+            _check_absent("--message", message, "cannot be given with a workspace")
+            _check_absent("--memory-policy", memory_policy, "cannot be given with a workspace")
             parts = _of_workspace(harness, workspace, revision)
             if where:
                 parts.append(_location(harness, workspace))
@@ -65,6 +75,14 @@ def prompt(
     say("\n\n".join(_text(part) for part in parts))
     if length:
         notes().print(length, markup=False, style="dim")
+
+
+def _reminder(request: PromptRequest, message: str | None) -> list[dict[str, Any]]:
+    """Return the hidden reminder beside the message as a part, if there is one."""
+    text = request.said[-1].reminder if message is not None else ""
+    if not text:
+        return []
+    return [{"source": "reminder", "trusted": False, "text": text, "characters": len(text)}]
 
 
 def _length(harness: Harness, agent: str | None, request: PromptRequest) -> str:

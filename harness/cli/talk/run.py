@@ -17,6 +17,7 @@ from harness.cli.console.console import (
 )
 from harness.cli.console.turn_printer import TurnPrinter
 from harness.cli.talk.approve import ask_for_approvals, print_outcome
+from harness.cli.talk.memory_policy import MemoryPolicyOption, parse_policy
 
 ConversationOption = Annotated[
     str | None,
@@ -41,6 +42,7 @@ def run(
         OnBusyChoice | None,
         typer.Option(help="If the conversation is in use: wait for it, or fail."),
     ] = None,
+    memory_policy: MemoryPolicyOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -48,6 +50,7 @@ def run(
     from harness.messages.progress import silent
 
     with opened(home, as_json=as_json) as harness:
+        policy = parse_policy(memory_policy)
         message = as_text(read_input()) if text == "-" else text
         printer = TurnPrinter() if sys.stdout.isatty() and not as_json else None
         emit = printer.show if printer else silent
@@ -55,7 +58,12 @@ def run(
         if notice := harness.demo_notice(record):
             complain(f"{notice}\n")
         outcome = harness.run(
-            message, agent=record, conversation=conversation, on_busy=on_busy, emit=emit
+            message,
+            agent=record,
+            conversation=conversation,
+            memory_policy=policy,
+            on_busy=on_busy,
+            emit=emit,
         )
         if not as_json:
             outcome = ask_for_approvals(harness, outcome, emit)

@@ -186,7 +186,7 @@ def test_a_reminder_is_in_no_entry_and_no_event_of_the_stream(spoken: Site, pupp
     done = taken(acme, agent, "e1", "What of the Acme renewal?")
     assert "CFO" in puppet.is_asked()
     conversation = done["conversationId"]
-    (step,) = acme.get(f"/v1/conversations/{conversation}/receipts")["turns"][0]["steps"]
+    (step,) = acme.get(f"/v1/conversations/{conversation}/receipts")["receipts"][0]["steps"]
     assert step["digest"] == preview["digest"]
     assert "CFO" not in acme("GET", f"/v1/conversations/{conversation}/entries").text
     assert "CFO" not in acme("GET", f"/v1/agents/{agent}/events/e1/stream").text
