@@ -98,3 +98,15 @@ def test_a_reference_to_a_record_by_name_is_refused(harness: Harness) -> None:
         with pytest.raises(Refused) as caught:
             harness.agents.add({"name": "second", "config": config})
         assert caught.value.field == field
+
+
+def test_deleting_an_account_deletes_its_usage_records(harness: Harness) -> None:
+    account = harness.rooms.principal.account_id
+    harness.house.accounts.patch(account, {"config": {"limits": {"turnsPerMinute": 5}}})
+    harness.run("Hello?")
+    records = harness.house.records
+    assert records.scan(f"usage:{account}")
+    assert records.scan(f"allowance:{account}")
+    harness.deletion.account()
+    assert records.scan(f"usage:{account}") == []
+    assert records.scan(f"allowance:{account}") == []

@@ -207,18 +207,3 @@ def test_usage_is_reported_by_conversation_model_and_agent(
     assert [line.name for line in harness.usage(by="agent").lines] == [
         harness.agents.get("assistant").id
     ]
-
-
-def test_deleting_an_account_deletes_its_usage_records(
-    harness: Harness, server: MessagesServer
-) -> None:
-    server.answers(says(text("Yes.")))
-    account = harness.rooms.principal.account_id
-    harness.house.accounts.patch(account, {"config": {"limits": {"turnsPerMinute": 5}}})
-    harness.run("Hello?")
-    records = harness.house.records
-    assert records.scan(f"usage:{account}")
-    assert records.scan(f"allowance:{account}")
-    harness.deletion.account()
-    assert records.scan(f"usage:{account}") == []
-    assert records.scan(f"allowance:{account}") == []
