@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness import Harness
 from harness.agents.mounts import missing_mounts
 from harness.bootstrap.authentication import Access
+from harness.models.anthropic.clients import AnthropicClients
+from harness.models.anthropic.model import AnthropicModel
+from tests.harness.messages_server import KEY, MessagesServer, says, text
 from workspaces.errors import InUse, NotFound, Refused, Unauthorized
 
 
@@ -100,7 +105,16 @@ def test_a_reference_to_a_record_by_name_is_refused(harness: Harness) -> None:
         assert caught.value.field == field
 
 
-def test_deleting_an_account_deletes_its_usage_records(harness: Harness) -> None:
+def test_deleting_an_account_deletes_its_usage_records(
+    tmp_path: Path, server: MessagesServer
+) -> None:
+    server.answers(says(text("Yes.")))
+    model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url))
+    with Harness.open(tmp_path / "home", model=model) as harness:
+        check_that_usage_goes_with_its_account(harness)
+
+
+def check_that_usage_goes_with_its_account(harness: Harness) -> None:
     account = harness.rooms.principal.account_id
     harness.house.accounts.patch(account, {"config": {"limits": {"turnsPerMinute": 5}}})
     harness.run("Hello?")
