@@ -28,6 +28,7 @@ from harness.conversations.export import exported, imported
 from harness.jobs.job import Jobs
 from harness.jobs.runner import Drained, OnJob, unheard
 from harness.memory.blocks.blocks import Blocks
+from harness.memory.facts.fact_catalog import FactCatalog
 from harness.messages.event import (
     Answer,
     Approval,
@@ -132,6 +133,11 @@ class Harness:
     def blocks(self) -> Blocks:
         """The memory blocks of the user."""
         return self.rooms.blocks
+
+    @property
+    def facts(self) -> FactCatalog:
+        """The facts of workspaces and agents: `harness.facts.of_workspace("team").list()`."""
+        return self.rooms.facts
 
     @property
     def deletion(self) -> RecordDeletion:

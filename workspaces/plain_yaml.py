@@ -7,6 +7,7 @@ and depth are limited: otherwise a file of a kilobyte can unfold into gigabytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import yaml
@@ -15,6 +16,9 @@ from workspaces.errors import OverLimit, Refused
 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 12
+
+_ONE_LINE = 2**30
+"""A width at which no text is folded."""
 
 
 class _PlainLoader(yaml.BaseLoader):
@@ -69,6 +73,17 @@ def load(text: str, *, name: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise Refused(name, text[:40], "must hold `key: value` lines")
     return cast(dict[str, Any], data)
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """Return the lines of a mapping, in its order. `load` reads the same mapping."""
+    return yaml.safe_dump(dict(data), allow_unicode=True, sort_keys=False, width=_ONE_LINE)
+
+
+def dump_text(text: str) -> str:
+    """Return a text in double quotes, on one line. `load` reads the same text."""
+    dumped: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=_ONE_LINE)
+    return dumped.rstrip("\n")
 
 
 def _line(text: str, error: yaml.MarkedYAMLError) -> str:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 ProblemKind = Literal[
-    "bad_name", "not_a_file", "over_quota", "twin", "conflict", "unreadable", "history", "clock"
+    "bad_name",
+    "not_a_file",
+    "over_quota",
+    "twin",
+    "conflict",
+    "unreadable",
+    "history",
+    "clock",
+    "fact",
 ]
 
 

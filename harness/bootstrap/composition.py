@@ -24,6 +24,8 @@ from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
 from harness.memory.blocks.blocks import Blocks
+from harness.memory.facts.fact_catalog import FactCatalog
+from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
@@ -123,6 +125,7 @@ class PrincipalServices:
     sandboxes: Catalog[SandboxRecord]
     agents: AgentCatalog
     blocks: Blocks
+    facts: FactCatalog
     conversations: Conversations
     jobs: Jobs
     deletion: RecordDeletion
@@ -168,6 +171,7 @@ class Application:
         self.place = place
         self.broadcaster = Broadcaster()
         self._memories = MemoryCache()
+        self._fact_indexes = FactIndexes()
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._build_services)
         self._large = large
         self._leases = Leases(records, clock)
@@ -338,6 +342,9 @@ class Application:
             sandboxes=sandboxes,
             agents=agents,
             blocks=blocks,
+            facts=FactCatalog(
+                principal, workspaces, lambda name: agents.get(name).id, self._fact_indexes
+            ),
             conversations=conversations,
             jobs=self.jobs,
             deletion=deletion,

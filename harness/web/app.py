@@ -27,13 +27,13 @@ from harness.turns.event_stream import KEEP_ALIVE_S, ShutdownNotice
 from harness.turns.worker_pool import WorkerPool
 from harness.web import openapi, pages
 from harness.web.http.caller import Authenticate, by_secret
-from harness.web.http.errors import NotHere, refused
+from harness.web.http.errors import NotHere, path_of, refused
 from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.origin_check import OriginCheck
 from harness.web.mcp_endpoint import McpEndpoint
 from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
-from harness.web.routes.memory import blocks
+from harness.web.routes.memory import blocks, facts
 from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
 from harness.web.routes.runs import active_memory, chains, runs
 from harness.web.routes.talk import conversations, prompts, turns
@@ -51,6 +51,8 @@ ROUTERS = (
     history.router,
     recall.router,
     blocks.router,
+    facts.agent_router,
+    facts.workspace_router,
     turns.router,
     conversations.router,
     prompts.router,
@@ -151,13 +153,14 @@ async def _refused(request: Request, error: Exception) -> Response:
         case Failure():
             if isinstance(error, Unavailable):
                 _log_unavailable(error)
-            return refused(error)
+            failure = error
         case RequestValidationError():
-            return refused(_invalid(error))
+            failure = _invalid(error)
         case HTTPException():
-            return refused(_not_here(request, error))
+            failure = _not_here(request, error)
         case _:
             raise error
+    return refused(failure, path_of(request.scope))
 
 
 def _log_unavailable(error: Unavailable) -> None:

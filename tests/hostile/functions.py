@@ -11,6 +11,7 @@ from harness.context import budget, delta, fence, memory_entry, repair, summary_
 from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import similar
 from harness.memory.blocks import block, condition
+from harness.memory.facts import fact, fact_file
 from harness.messages.message import user
 from harness.messages.model_request import ModelRequest
 from harness.models import demo
@@ -21,7 +22,7 @@ from harness.web.http import body, origin_check, precondition
 from tests.hostile.families import Hostile
 from workspaces import paths, plain_yaml, revision, validation
 from workspaces.errors import Failure
-from workspaces.history import blame, diff, log, safe_git_command
+from workspaces.history import blame, diff, log, safe_git_command, source
 from workspaces.history.git import bundle, commit, objects, tree_check
 from workspaces.ids import looks_like_id
 from workspaces.localfs import valid_name
@@ -31,6 +32,8 @@ from workspaces.search.unit import Unit, units
 from workspaces.storage.s3 import listing
 from workspaces.sync import history_head
 from workspaces.tree import conflict_copy, editor_files, merge, merge_marks
+
+FACT = paths.WorkspacePath("facts/tea.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,14 @@ def _bytes(of: Callable[[bytes], object]) -> Callable[[str], object]:
 def _read_units(text: str) -> None:
     for unit in units(text):
         _ = unit.subject, unit.asks
+
+
+def _read_fact(data: bytes) -> None:
+    fact_file.read_fact(FACT, data)
+
+
+def _put_back(data: bytes) -> None:
+    fact_file.put_back(FACT, b"---\npinned: true\n---\nx\n", data)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -109,6 +120,13 @@ FRONT = (
     Hostile("---\n", "k§: v\n", "---\nbody"),
     Hostile("---\n", "k: v\n", "---\nbody"),
     Hostile("", "a§\na\n", ""),
+)
+FACT_FILES = (
+    Hostile("---\n", "k§: v\n", "---\nbody"),
+    Hostile("---\n", "# c\n\n", "---\nbody"),
+    Hostile("---\n{a: 1", ", k§: 2", "}\n---\nbody"),
+    Hostile("---\n", "---\r\n", "x"),
+    Hostile("---\n", "\n", ""),
 )
 TOML = (
     Hostile("a = ", "[", ""),
@@ -195,6 +213,10 @@ FUNCTIONS: Sequence[Function] = (
         lambda text: precondition._parsed("If-Match", text),
         (Hostile("", '"a",', ""), Hostile('"a"', " ", "x")),
     ),
+    Function("source.body_of", _bytes(lambda data: source.body_of("x.md", data)), FACT_FILES),
+    Function("fact.canonical_path", lambda text: fact.canonical_path(fact.check_key(text[:255]))),
+    Function("fact_file.read_fact", _bytes(_read_fact), FACT_FILES, False),
+    Function("fact_file.put_back", _bytes(_put_back), FACT_FILES, False),
     Function("plain_yaml.load", lambda text: plain_yaml.load(text, name="x.yaml"), YAML, False),
     Function("merge.merge", _merged, FRONT),
     Function("seam.pairs", lambda text: merge_marks.pairs(text, text[50:], text[:-50])),

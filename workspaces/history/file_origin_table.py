@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.source import Source
@@ -22,12 +24,12 @@ WAIT_S = 30.0
 """Seconds to wait for another process that catches up."""
 
 _TABLES = {
-    "file_origin_state": "(format INTEGER NOT NULL, tip TEXT)",
+    "file_origin_state": "(format INTEGER NOT NULL, tip TEXT, life TEXT NOT NULL, advance INTEGER NOT NULL)",
     "file_event": "(path TEXT NOT NULL, revision TEXT NOT NULL, place TEXT NOT NULL, is_change INTEGER NOT"
     " NULL, blob TEXT, body TEXT, is_new_body INTEGER NOT NULL, at TEXT NOT NULL, created_at TEXT NOT NULL,"
     " source TEXT NOT NULL, author TEXT NOT NULL, PRIMARY KEY (path, revision)) WITHOUT ROWID",
-    "file_origin": "(path TEXT PRIMARY KEY, blob TEXT NOT NULL, revision TEXT NOT NULL, created_at TEXT NOT"
-    " NULL, updated_at TEXT NOT NULL, source TEXT NOT NULL, author TEXT NOT NULL) WITHOUT ROWID",
+    "file_origin": "(path TEXT PRIMARY KEY, blob TEXT, revision TEXT, created_at TEXT, updated_at TEXT,"
+    " source TEXT, author TEXT, advance INTEGER NOT NULL) WITHOUT ROWID",
 }
 
 
@@ -69,6 +71,25 @@ class FileOrigin(NamedTuple):
     """The id of who wrote the body, or adopted it."""
 
 
+class OriginMark(NamedTuple):
+    """How far a reader has read: up to an advance of the tables, in one life of them."""
+
+    life: str
+    advance: int
+
+
+@dataclass(frozen=True, slots=True)
+class OriginChanges:
+    """The files whose origins differ from those at a reader's mark."""
+
+    tip: RevisionId | None
+    mark: OriginMark
+    files: Mapping[WorkspacePath, FileOrigin | None]
+    """None: the newest revision has no such file."""
+    is_whole: bool
+    """True if these are all files, because the reader's mark is of no use."""
+
+
 def connect(file: Path) -> sqlite3.Connection:
     def prepare(database: sqlite3.Connection) -> None:
         if _format(database) != FORMAT:
@@ -84,7 +105,8 @@ def empty(database: sqlite3.Connection) -> None:
     for table, columns in _TABLES.items():
         database.execute(f"DROP TABLE IF EXISTS {table}")
         database.execute(f"CREATE TABLE {table} {columns}")
-    database.execute("INSERT INTO file_origin_state VALUES (?, NULL)", (FORMAT,))
+    life = secrets.token_hex(8)
+    database.execute("INSERT INTO file_origin_state VALUES (?, NULL, ?, 0)", (FORMAT, life))
 
 
 def tip_of(database: sqlite3.Connection) -> RevisionId | None:
@@ -93,8 +115,13 @@ def tip_of(database: sqlite3.Connection) -> RevisionId | None:
     return None if row is None or row[0] is None else RevisionId(row[0])
 
 
+def mark_of(database: sqlite3.Connection) -> OriginMark:
+    life, advance = database.execute("SELECT life, advance FROM file_origin_state").fetchone()
+    return OriginMark(life, advance)
+
+
 def move_tip(database: sqlite3.Connection, tip: RevisionId) -> None:
-    database.execute("UPDATE file_origin_state SET tip = ?", (tip,))
+    database.execute("UPDATE file_origin_state SET tip = ?, advance = advance + 1", (tip,))
 
 
 def put_events(database: sqlite3.Connection, events: Iterable[FileEvent]) -> None:
@@ -103,15 +130,15 @@ def put_events(database: sqlite3.Connection, events: Iterable[FileEvent]) -> Non
     )
 
 
-def put_origins(database: sqlite3.Connection, origins: Iterable[FileOrigin]) -> None:
-    database.executemany("INSERT OR REPLACE INTO file_origin VALUES (?, ?, ?, ?, ?, ?, ?)", origins)
-
-
-def remove_origins(database: sqlite3.Connection, paths: Iterable[str]) -> None:
-    database.execute(
-        "DELETE FROM file_origin WHERE path IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(paths)),),
+def put_origins(
+    database: sqlite3.Connection, origins: Iterable[FileOrigin], gone: Iterable[str]
+) -> None:
+    """Store the origins that the next advance brings. `gone` are paths without a file now."""
+    advance = mark_of(database).advance + 1
+    rows = chain(
+        ((*origin, advance) for origin in origins), ((path, *[None] * 6, advance) for path in gone)
     )
+    database.executemany("INSERT OR REPLACE INTO file_origin VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def events_of(database: sqlite3.Connection, path: str) -> list[FileEvent]:
@@ -124,19 +151,26 @@ def origin_of(database: sqlite3.Connection, path: str) -> FileOrigin | None:
     return None if row is None else _origin(row)
 
 
-def origins_below(database: sqlite3.Connection, directory: str) -> list[FileOrigin]:
-    """Return the origins below a directory, ascending by path. `""` is the root."""
+def origins_below(
+    database: sqlite3.Connection, directory: str, *, after: int = -1
+) -> dict[WorkspacePath, FileOrigin | None]:
+    """Return the origins below a directory that were stored after an advance, ascending by path. `""` is the
+    root."""
     start = f"{directory}/" if directory else ""
     rows = database.execute(
-        "SELECT * FROM file_origin WHERE path >= ? AND path < ? ORDER BY path",
-        (start, f"{start}\U0010ffff"),
+        "SELECT * FROM file_origin WHERE path >= ? AND path < ? AND advance > ? ORDER BY path",
+        (start, f"{start}\U0010ffff", after),
     )
-    return [_origin(row) for row in rows]
+    return {WorkspacePath(row[0]): _origin(row) for row in rows}
 
 
-def _origin(row: tuple[str, ...]) -> FileOrigin:
-    known: tuple[object, ...] = (WorkspacePath(row[0]), *row[1:])
-    return FileOrigin(*known)  # pyright: ignore[reportArgumentType] - the columns are the fields
+def _origin(row: tuple[Any, ...]) -> FileOrigin | None:
+    path, blob, revision, created_at, updated_at, source, author, _ = row
+    if blob is None:
+        return None
+    return FileOrigin(
+        WorkspacePath(path), blob, revision, created_at, updated_at, source=source, author=author
+    )
 
 
 def _format(database: sqlite3.Connection) -> int | None:

@@ -28,15 +28,17 @@ from workspaces.history.combined_log import CombinedChange, RevisionFiles, revis
 from workspaces.history.file_origin_table import (
     FileEvent,
     FileOrigin,
+    OriginChanges,
+    OriginMark,
     connect,
     empty,
     events_of,
+    mark_of,
     move_tip,
     origin_of,
     origins_below,
     put_events,
     put_origins,
-    remove_origins,
     tip_of,
 )
 from workspaces.history.git.commit import Commit
@@ -69,7 +71,8 @@ class FileOrigins:
     """The file origins of one history. Threads and processes may share the database file."""
 
     def __init__(self, file: Path, history: History) -> None:
-        self._file = file
+        self.file = file
+        """The namespace's search database. Other caches of what files say lie there too."""
         self._history = history
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -87,7 +90,20 @@ class FileOrigins:
         """Return the origin of every file below a directory of the newest revision, ascending by path. `""`
         is the root."""
         origins = self._ask(lambda database: origins_below(database, directory))
-        return {origin.path: origin for origin in origins}
+        return {path: origin for path, origin in origins.items() if origin is not None}
+
+    def changes(self, directory: str, since: OriginMark | None) -> OriginChanges:
+        """Return the origins below a directory that differ from those at a mark, and the mark to ask with the
+        next time."""
+
+        def read(database: sqlite3.Connection) -> OriginChanges:
+            mark = mark_of(database)
+            is_whole = since is None or since.life != mark.life
+            after = -1 if since is None or is_whole else since.advance
+            files = origins_below(database, directory, after=after)
+            return OriginChanges(tip_of(database), mark, files, is_whole)
+
+        return self._ask(read)
 
     def rebuild(self) -> None:
         """Empty the database and read every revision again."""
@@ -107,7 +123,7 @@ class FileOrigins:
                 return self._read_at_tip(read)
             except (sqlite3.OperationalError, OSError) as error:
                 if self._connection is None or not _is_unwritable(error):
-                    raise Unavailable(self._file.name, str(error)) from error
+                    raise Unavailable(self.file.name, str(error)) from error
                 # the disk takes no write: go on in memory
                 self._connection = copy_to_memory(self._connection)
                 return self._read_at_tip(read)
@@ -153,8 +169,7 @@ class FileOrigins:
                 if (blob := blobs.get(path)) and (origin := _origin(path, blob, events.of(path)))
             ]
             put_events(database, events.new)
-            put_origins(database, origins)
-            remove_origins(database, paths - {origin.path for origin in origins})
+            put_origins(database, origins, paths - {origin.path for origin in origins})
             move_tip(database, tip)
 
     def _blobs_at(self, tip: RevisionId, paths: set[str]) -> Mapping[str, ObjectId | None]:
@@ -171,13 +186,13 @@ class FileOrigins:
 
     def _database(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._connection = connect(self._file)
+            self.file.parent.mkdir(mode=0o700, exist_ok=True)
+            self._connection = connect(self.file)
         return self._connection
 
     def _remove(self) -> None:
         self._disconnect()
-        remove(self._file)
+        remove(self.file)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -1,7 +1,8 @@
 """The error table of the HTTP API: the status, headers and body of each failure.
 
-The body of every error is `{"error": {code, message, field?}}`. A missing resource and a resource that the
-caller may not see have the same body, byte for byte. The body does not repeat the requested name.
+The body of every error is `{"error": {code, message, field?}}`, and for the
+routes of facts `{"success": false, "error": message}`. A missing resource and a resource that the caller may not see have the
+same body, byte for byte. The body does not repeat the requested name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse
+from starlette.types import Scope
 
 from workspaces.errors import (
     Busy,
@@ -33,6 +35,9 @@ from workspaces.validation import StrictModel
 
 RETRY_AFTER_S = 2
 """Seconds that a caller should wait while another caller holds the resource."""
+
+ENVELOPED = ("/api/agents/", "/api/workspaces/")
+"""Paths that begin so have their errors in an envelope (`envelope`), as their answers."""
 
 Headers = Mapping[str, str]
 
@@ -139,17 +144,27 @@ class Stale(HttpFailure):
     status, code = 412, "conflict"
 
 
-def refused(failure: Failure) -> Json:
+def path_of(scope: Scope) -> str:
+    """Return the path of a request within this app, which may be mounted in another one."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
+def refused(failure: Failure, path: str = "") -> Json:
+    """Return the response for a failure. `path` is the path of the request, if there is one."""
     status, headers = _outcome(failure)
+    if path.startswith(ENVELOPED):
+        return Json({"success": False, "error": _sentence(failure)}, status, dict(headers))
     field: str | None = getattr(failure, "field", None)
     error = {"code": failure.code, "message": _sentence(failure)}
     body = {"error": {**error, **({"field": field} if field else {})}}
     return Json(body, status, dict(headers))
 
 
-def broken() -> Json:
+def broken(path: str = "") -> Json:
     """Return the response for a bug of this program. The log has the details under the request's id."""
     message = "Internal error. The server's log has the details under this X-Request-Id."
+    if path.startswith(ENVELOPED):
+        return Json({"success": False, "error": message}, 500)
     return Json({"error": {"code": "bug", "message": message}}, 500)
 
 

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harness.runtime.json_log import event
-from harness.web.http.errors import Malformed, broken, refused
+from harness.web.http.errors import Malformed, broken, path_of, refused
 from harness.web.http.origin_check import OriginCheck
 from workspaces.clock import Clock
 from workspaces.errors import Failure
@@ -68,7 +68,7 @@ class HttpMiddleware:
         except Exception as bug:  # noqa: BLE001 - the last error table of the API
             error = bug
             if answer.status is None:
-                await broken()(inner, receive, answer.send)
+                await broken(path_of(inner))(inner, receive, answer.send)
         finally:
             took_ms = round(1000 * (self._clock.monotonic() - start), 1)
             self._log_request(scope["method"], inner, answer, took_ms, error)
@@ -78,7 +78,7 @@ class HttpMiddleware:
             scope["scheme"] = self._guard.check(scope).scheme
             _check_path(scope)
         except Failure as failure:
-            await refused(failure)(scope, receive, answer.send)
+            await refused(failure, path_of(scope))(scope, receive, answer.send)
             return
         await self._app(scope, receive, answer.send)
 

@@ -13,7 +13,7 @@ from workspaces.validation import StrictModel
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
 
-_REFUSALS = {
+REFUSALS = {
     400: "The request breaks a rule; `field` says where.",
     401: "The API key is missing, invalid or expired.",
     403: "A user key may not do this, or the request comes from a page of another origin.",
@@ -51,7 +51,7 @@ Count = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_number)]
 
 
 def refusals(*statuses: int) -> Responses:
-    return {s: {"model": ErrorBody, "description": _REFUSALS[s]} for s in statuses}
+    return {s: {"model": ErrorBody, "description": REFUSALS[s]} for s in statuses}
 
 
 EVERYWHERE = (400, 401, 403, 404, 503)

@@ -1,0 +1,1 @@
+"""Facts: one file each, shown as rows with a key."""

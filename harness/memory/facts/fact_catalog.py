@@ -1,0 +1,77 @@
+"""Whose facts a caller reaches: those of a workspace, and those of an agent.
+
+An agent's facts lie in a private workspace. The account's owner has the agent's own, which every user of the
+agent is shown. Any other user has a private workspace with that agent, shown to that user alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.memory.facts.fact_index import FactIndexes
+from harness.memory.facts.facts import Facts, FactScope
+from workspaces.accounts.account import Principal
+from workspaces.errors import NotFound
+from workspaces.home.workspaces import (
+    Workspaces,
+    private_to_agent,
+    private_to_both,
+    private_to_user,
+)
+from workspaces.ids import AgentId, WorkspaceId
+from workspaces.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class FactCatalog:
+    """The facts that one principal reaches."""
+
+    principal: Principal
+    workspaces: Workspaces
+    agent_id: Callable[[str], AgentId]
+    """Returns the id of the agent with this id or name. Raises: NotFound."""
+    indexes: FactIndexes
+
+    def of_workspace(self, reference: str) -> Facts:
+        """Return the facts of a workspace, by its id or name.
+
+        Raises: NotFound, also for the private workspace of an agent; Forbidden if a user's key names a
+        shared workspace.
+        """
+        own = private_to_user(self.principal.user_id)
+        if reference == own:
+            return self._private(FactScope("workspace", own))
+        if _is_of_agent(reference):
+            raise NotFound("workspace", reference)
+        return self.over(self.workspaces.reach(reference))
+
+    def of_agent(self, reference: str) -> Facts:
+        """Return the facts of an agent, by its id or name.
+
+        Raises: NotFound.
+        """
+        agent_id = self.agent_id(reference)
+        user_id = self.principal.user_id
+        if user_id == self.principal.owner.id:
+            workspace_id = private_to_agent(agent_id)
+        else:
+            workspace_id = private_to_both(user_id, agent_id)
+        return self._private(FactScope("agent", workspace_id, agent_id))
+
+    def over(self, workspace: Workspace) -> Facts:
+        """Return the facts of a workspace that the caller has opened."""
+        scope = FactScope("workspace", workspace.record.id)
+        return Facts(scope, lambda _: workspace, self.indexes, self.principal.author("api"))
+
+    def _private(self, scope: FactScope) -> Facts:
+        workspaces, workspace_id = self.workspaces, scope.workspace_id
+
+        def open_workspace(create: bool) -> Workspace | None:
+            return workspaces.private(workspace_id, create=create)
+
+        return Facts(scope, open_workspace, self.indexes, self.principal.author("api"))
+
+
+def _is_of_agent(workspace_id: str) -> bool:
+    return WorkspaceId(workspace_id).startswith("agent:") or ":agent:" in workspace_id

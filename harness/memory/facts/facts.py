@@ -1,0 +1,337 @@
+"""The facts of one workspace as rows: list, put, change, delete. Every write is a write of the fact's file.
+
+Two writers meet as they do at files: a write carries the version that was read, and is planned anew on the
+version that came first. So two keys, or a person's edit and a row's change, are both kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from harness.memory.facts.fact import (
+    Fact,
+    FactOrder,
+    FactScopeName,
+    canonical_path,
+    check_importance,
+    check_key,
+    check_value,
+    hashed_path,
+    is_fact_id,
+)
+from harness.memory.facts.fact_file import write_fact
+from harness.memory.facts.fact_index import FactIndexes, FactList
+from harness.memory.similar import Match, Similar
+from workspaces.conditions import ABSENT
+from workspaces.durability import HERE, Durable
+from workspaces.errors import Busy, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.history.source import Source, source_by
+from workspaces.ids import AgentId, Version, WorkspaceId, version_of
+from workspaces.paths import WorkspacePath
+from workspaces.problem import Problem
+from workspaces.revision import Author, Revision
+from workspaces.workspace.workspace import Workspace
+
+TRIES_MAX = 20
+"""Times that a write is planned anew because another one came first."""
+
+EDITS_WAIT_S = 0.1
+"""Seconds that a reader waits for the writer lock, to commit manual edits first. A write holds it for
+milliseconds; a command holds it for longer, and has committed the edits before it began."""
+
+T = TypeVar("T")
+
+CheckVersion = Callable[[Version | None], None]
+"""Raises if a caller's condition does not hold for the present version. None: there is no such fact."""
+
+
+def _unconditional(_: Version | None) -> None:
+    """Accept every version."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactScope:
+    """Whose facts these are."""
+
+    name: FactScopeName
+    workspace_id: WorkspaceId
+    agent_id: AgentId | None = None
+
+    @property
+    def order(self) -> FactOrder:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FactWritten:
+    fact: Fact
+    is_new: bool
+    durable: Durable = HERE
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """The change of a fact. None leaves a part as it is."""
+
+    value: str | None = None
+    pinned: bool | None = None
+    importance: int | None = None
+    adopts: bool = False
+    """The caller says that the source is manual, and so takes over what a model wrote."""
+
+
+class Facts:
+    """The facts of one workspace. A private workspace is made when its first fact is written."""
+
+    def __init__(
+        self,
+        scope: FactScope,
+        open_workspace: Callable[[bool], Workspace | None],
+        indexes: FactIndexes,
+        author: Author,
+    ) -> None:
+        """`open_workspace` returns the workspace. Called with False, it returns None if there is none yet.
+        `author` is the author of writes that name none."""
+        self.scope = scope
+        self._open = open_workspace
+        self._indexes = indexes
+        self._author = author
+
+    def list(self, *, source: Source | None = None, pinned: bool | None = None) -> list[Fact]:
+        """Return the facts, pinned ones first, then by importance."""
+        facts = self._read()
+        if facts is None:
+            return []
+        return [
+            fact
+            for fact in facts.ordered(self.scope.order)
+            if source in (None, fact.source) and pinned in (None, fact.pinned)
+        ]
+
+    def problems(self) -> Sequence[Problem]:
+        """Return the files in `facts/` that are no facts, or in which something is wrong."""
+        facts = self._read()
+        return () if facts is None else facts.problems
+
+    def get(self, reference: str) -> Fact:
+        """Return the fact with this id or key.
+
+        Raises: NotFound.
+        """
+        facts = self._read()
+        return _found(facts, reference)
+
+    def put(
+        self,
+        key: str,
+        value: str,
+        *,
+        pinned: bool | None = None,
+        importance: int | None = None,
+        by: Author | None = None,
+        check: CheckVersion = _unconditional,
+    ) -> FactWritten:
+        """Set the fact with this key. Without `pinned` or `importance` a fact that exists keeps its own. A
+        person who sets a fact that a model wrote takes it over.
+
+        Raises: Refused, OverLimit; WorkspaceBusy while a command holds the workspace.
+        """
+        check_key(key)
+        value = check_value(value)
+        change = FactChange(value, pinned, _importance(importance), adopts=True)
+        by = by or self._author
+
+        def put(facts: FactList, workspace: Workspace) -> FactWritten:
+            known = facts.by_key.get(key)
+            check(None if known is None else known.version)
+            if known is not None:
+                return self._change(workspace, known, change, by)
+            path = _free_path(workspace, key)
+            data = write_fact(
+                None, key=key, value=value, pinned=bool(pinned), importance=importance or 0
+            )
+            written = workspace.write(path, data, by=by, expect=ABSENT)
+            return FactWritten(self._now(workspace, key), is_new=True, durable=written.durable)
+
+        return self._repeat(key, put, create=True)
+
+    def change(
+        self,
+        reference: str,
+        change: FactChange,
+        *,
+        by: Author | None = None,
+        check: CheckVersion = _unconditional,
+    ) -> FactWritten:
+        """Change the fact with this id or key.
+
+        Raises: NotFound; Conflict if a model wrote the value and the caller does not take it over; Refused,
+        OverLimit, WorkspaceBusy.
+        """
+        value = None if change.value is None else check_value(change.value)
+        change = replace(change, value=value, importance=_importance(change.importance))
+        by = by or self._author
+
+        def change_now(facts: FactList, workspace: Workspace) -> FactWritten:
+            known = _found(facts, reference)
+            check(known.version)
+            is_read_only = known.source != "manual" and source_by(by.source) == "manual"
+            if change.value is not None and is_read_only and not change.adopts:
+                raise ReadOnlyFact(known)
+            return self._change(workspace, known, change, by)
+
+        return self._repeat(reference, change_now)
+
+    def delete(
+        self, reference: str, *, by: Author | None = None, check: CheckVersion = _unconditional
+    ) -> Durable:
+        """Delete the fact with this id or key. Its last version stays in the history.
+
+        Raises: NotFound, WorkspaceBusy.
+        """
+
+        def delete(facts: FactList, workspace: Workspace) -> Durable:
+            known = _found(facts, reference)
+            check(known.version)
+            deleted = workspace.delete(known.path, by=by or self._author, expect=known.version)
+            return deleted.durable
+
+        return self._repeat(reference, delete)
+
+    def history(self, reference: str, *, limit: int = 50) -> Sequence[Revision]:
+        """Return the revisions of a fact's file, newest first.
+
+        Raises: NotFound.
+        """
+        workspace = self._open(False)
+        fact = self.get(reference)
+        return [] if workspace is None else workspace.log(fact.path, limit=limit)
+
+    def similar(self, text: str) -> Sequence[Match[Fact]]:
+        """Return the facts whose values say nearly the same words, the most similar first."""
+        index: Similar[Fact] = Similar()
+        for fact in self.list():
+            index.put(fact, fact.value)
+        return index.find(text)
+
+    def _read(self) -> FactList | None:
+        """Return the facts, with what a person has just saved. While a command holds the workspace, return
+        those of the newest revision."""
+        workspace = self._open(False)
+        return None if workspace is None else self._committed(workspace)
+
+    def _committed(self, workspace: Workspace) -> FactList:
+        with suppress(Busy):
+            workspace.commit_edits(wait_s=EDITS_WAIT_S)
+        return self._indexes.of(workspace).facts()
+
+    def _repeat(
+        self, reference: str, act: Callable[[FactList, Workspace], T], *, create: bool = False
+    ) -> T:
+        """Return the result of `act` on the present facts. Repeat it if another write came first."""
+        workspace = self._open(create)
+        if workspace is None:
+            raise NotFound("fact", reference)
+        conflict: Conflict | None = None
+        for attempt in range(TRIES_MAX):
+            # A write commits a person's edit of its own file. All others matter only if that was no use.
+            index = self._indexes.of(workspace)
+            facts = self._committed(workspace) if attempt else index.facts()
+            try:
+                return act(facts, workspace)
+            except ReadOnlyFact:
+                raise
+            except NotFound:
+                if attempt:
+                    raise
+            except Conflict as failure:
+                conflict = failure
+        raise Unavailable("the fact", "it changes faster than it can be written") from conflict
+
+    def _change(
+        self, workspace: Workspace, known: Fact, change: FactChange, by: Author
+    ) -> FactWritten:
+        """Write what changes of a fact that exists."""
+        value = None if change.value == known.value else change.value
+        pinned = known.pinned if change.pinned is None else change.pinned
+        importance = known.importance if change.importance is None else change.importance
+        is_same = value is None and (pinned, importance) == (known.pinned, known.importance)
+        takes_over = change.adopts and known.source != "manual" and source_by(by.source) == "manual"
+        version, durable = known.version, HERE
+        if not is_same:
+            before = workspace.read(known.path)
+            if before.version != known.version:
+                raise Conflict("fact", known.key, expected=known.version, actual=before.version)
+            data = write_fact(
+                before.data, key=known.key, value=value, pinned=pinned, importance=importance
+            )
+            written = workspace.write(known.path, data, by=by, expect=known.version)
+            version, durable = version_of(data), written.durable
+        if (
+            takes_over and value is None
+        ):  # the body stays: only a revision can say who stands for it
+            workspace.adopt(known.path, by=by, expect=version)
+        if is_same and not takes_over:
+            return FactWritten(known, is_new=False)
+        return FactWritten(self._now(workspace, known.key), is_new=False, durable=durable)
+
+    def _now(self, workspace: Workspace, key: str) -> Fact:
+        """Return a fact that was just written. Another process may have removed it since."""
+        fact = self._indexes.of(workspace).facts().by_key.get(key)
+        if fact is None:
+            raise NotFound("fact", key)
+        return fact
+
+
+class ReadOnlyFact(Conflict):
+    """A model wrote the value, and the caller did not say that it takes the fact over."""
+
+    code = "read_only"
+
+    def __init__(self, fact: Fact) -> None:
+        super().__init__("fact", fact.key, expected="manual", actual=fact.source)
+        self.args = (f"the value of {fact.key!r} is read-only: its source is {fact.source}",)
+        self.remedy = 'send "source": "manual" with it to take the fact over, or set the key anew'
+
+
+def _found(facts: FactList | None, reference: str) -> Fact:
+    fact = None
+    if facts is not None:
+        fact = facts.find(reference) if is_fact_id(reference) else facts.by_key.get(reference)
+    if fact is None:
+        raise NotFound("fact", reference)
+    return fact
+
+
+def _importance(importance: int | None) -> int | None:
+    return None if importance is None else check_importance(importance)
+
+
+def _free_path(workspace: Workspace, key: str) -> WorkspacePath:
+    """Return the path of a new fact. Another file may have the canonical name, or one that differs from it
+    only in case: then the name with the key's hash serves."""
+    path = canonical_path(key)
+    if not _is_taken(workspace, path):
+        return path
+    other = hashed_path(key)
+    if other == path or _is_taken(workspace, other):
+        raise Refused(
+            "key", key, f"cannot be stored: {path} is another file", remedy="rename that file"
+        )
+    return other
+
+
+def _is_taken(workspace: Workspace, path: WorkspacePath) -> bool:
+    directory, _, name = path.rpartition("/")
+    if workspace.history.named_alike(workspace.tip(), directory, name):
+        return True
+    try:
+        workspace.read(path)
+    except NotFound:
+        return False
+    except Failure:
+        return True
+    return True
