@@ -21,18 +21,19 @@ from harness.memory.facts.fact import (
     check_value,
     hashed_path,
     is_fact_id,
+    is_fact_path,
 )
-from harness.memory.facts.fact_file import write_fact
+from harness.memory.facts.fact_file import FactFile, read_fact, write_fact
 from harness.memory.facts.fact_index import FactIndexes, FactList
 from harness.memory.similar import Match, Similar
-from workspaces.conditions import ABSENT
 from workspaces.durability import HERE, Durable
-from workspaces.errors import Busy, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, Refused, Unavailable
 from workspaces.history.source import Source, source_by
 from workspaces.ids import AgentId, Version, WorkspaceId, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
-from workspaces.revision import Author, Revision
+from workspaces.revision import SYNC, Author, Revision
+from workspaces.workspace.decided_files import VersionCheck
 from workspaces.workspace.workspace import Workspace
 
 TRIES_MAX = 20
@@ -43,13 +44,6 @@ EDITS_WAIT_S = 0.1
 milliseconds; a command holds it for longer, and has committed the edits before it began."""
 
 T = TypeVar("T")
-
-CheckVersion = Callable[[Version | None], None]
-"""Raises if a caller's condition does not hold for the present version. None: there is no such fact."""
-
-
-def _unconditional(_: Version | None) -> None:
-    """Accept every version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +126,7 @@ class Facts:
         pinned: bool | None = None,
         importance: int | None = None,
         by: Author | None = None,
-        check: CheckVersion = _unconditional,
+        check: VersionCheck | None = None,
     ) -> FactWritten:
         """Set the fact with this key. Without `pinned` or `importance` a fact that exists keeps its own. A
         person who sets a fact that a model wrote takes it over.
@@ -146,15 +140,8 @@ class Facts:
 
         def put(facts: FactList, workspace: Workspace) -> FactWritten:
             known = facts.by_key.get(key)
-            check(None if known is None else known.version)
-            if known is not None:
-                return self._change(workspace, known, change, by)
-            path = _free_path(workspace, key)
-            data = write_fact(
-                None, key=key, value=value, pinned=bool(pinned), importance=importance or 0
-            )
-            written = workspace.write(path, data, by=by, expect=ABSENT)
-            return FactWritten(self._now(workspace, key), is_new=True, durable=written.durable)
+            path = known.path if known is not None else _free_path(workspace, key)
+            return self._edit(workspace, path, _Edit(key, change, may_create=True), by, check)
 
         return self._repeat(key, put, create=True)
 
@@ -164,7 +151,7 @@ class Facts:
         change: FactChange,
         *,
         by: Author | None = None,
-        check: CheckVersion = _unconditional,
+        check: VersionCheck | None = None,
     ) -> FactWritten:
         """Change the fact with this id or key.
 
@@ -177,16 +164,20 @@ class Facts:
 
         def change_now(facts: FactList, workspace: Workspace) -> FactWritten:
             known = _found(facts, reference)
-            check(known.version)
             is_read_only = known.source != "manual" and source_by(by.source) == "manual"
             if change.value is not None and is_read_only and not change.adopts:
+                if check is not None:
+                    check(known.version)
                 raise ReadOnlyFact(known)
-            return self._change(workspace, known, change, by)
+            # the source above belongs to this version
+            seen = known.version if change.value is not None else None
+            edit = _Edit(known.key, change, seen=seen)
+            return self._edit(workspace, known.path, edit, by, check)
 
         return self._repeat(reference, change_now)
 
     def delete(
-        self, reference: str, *, by: Author | None = None, check: CheckVersion = _unconditional
+        self, reference: str, *, by: Author | None = None, check: VersionCheck | None = None
     ) -> Durable:
         """Delete the fact with this id or key. Its last version stays in the history.
 
@@ -195,9 +186,13 @@ class Facts:
 
         def delete(facts: FactList, workspace: Workspace) -> Durable:
             known = _found(facts, reference)
-            check(known.version)
-            deleted = workspace.delete(known.path, by=by or self._author, expect=known.version)
-            return deleted.durable
+
+            def remove(before: bytes | None) -> None:
+                if before is None or _read(known.path, before).key != known.key:
+                    raise _Moved(known.path)
+
+            author = by or self._author
+            return workspace.decided.edit(known.path, remove, by=author, check=check).durable
 
         return self._repeat(reference, delete)
 
@@ -226,57 +221,59 @@ class Facts:
     def _committed(self, workspace: Workspace) -> FactList:
         with suppress(Busy):
             workspace.commit_edits(wait_s=EDITS_WAIT_S)
+        if workspace.decided.is_register:
+            _bring_all(workspace)
         return self._indexes.of(workspace).facts()
 
     def _repeat(
         self, reference: str, act: Callable[[FactList, Workspace], T], *, create: bool = False
     ) -> T:
-        """Return the result of `act` on the present facts. Repeat it if another write came first."""
+        """Return the result of `act` on the present facts. Repeat it if the file was another one by then."""
         workspace = self._open(create)
         if workspace is None:
             raise NotFound("fact", reference)
-        conflict: Conflict | None = None
+        moved: _Moved | None = None
         for attempt in range(TRIES_MAX):
             # A write commits a person's edit of its own file. All others matter only if that was no use.
-            index = self._indexes.of(workspace)
-            facts = self._committed(workspace) if attempt else index.facts()
+            facts = self._indexes.of(workspace).facts()
+            is_unseen = workspace.decided.is_register and reference not in facts.by_key
+            if attempt or is_unseen:
+                facts = self._committed(workspace)
             try:
                 return act(facts, workspace)
-            except ReadOnlyFact:
-                raise
             except NotFound:
                 if attempt:
                     raise
-            except Conflict as failure:
-                conflict = failure
-        raise Unavailable("the fact", "it changes faster than it can be written") from conflict
+            except _Moved as failure:
+                moved = failure
+        raise Unavailable("the fact", "it changes faster than it can be written") from moved
 
-    def _change(
-        self, workspace: Workspace, known: Fact, change: FactChange, by: Author
+    def _edit(
+        self,
+        workspace: Workspace,
+        path: WorkspacePath,
+        edit: _Edit,
+        by: Author,
+        check: VersionCheck | None,
     ) -> FactWritten:
-        """Write what changes of a fact that exists."""
-        value = None if change.value == known.value else change.value
-        pinned = known.pinned if change.pinned is None else change.pinned
-        importance = known.importance if change.importance is None else change.importance
-        is_same = value is None and (pinned, importance) == (known.pinned, known.importance)
-        takes_over = change.adopts and known.source != "manual" and source_by(by.source) == "manual"
-        version, durable = known.version, HERE
-        if not is_same:
-            before = workspace.read(known.path)
-            if before.version != known.version:
-                raise Conflict("fact", known.key, expected=known.version, actual=before.version)
-            data = write_fact(
-                before.data, key=known.key, value=value, pinned=pinned, importance=importance
-            )
-            written = workspace.write(known.path, data, by=by, expect=known.version)
-            version, durable = version_of(data), written.durable
+        """Write what changes of a fact's file."""
+
+        def content(before: bytes | None) -> bytes:
+            return edit.content(path, before)
+
+        try:
+            written = workspace.decided.edit(path, content, by=by, check=check)
+        except AlreadyExists as taken:  # a file whose name differs only in case
+            raise _Moved(path) from taken
+        fact = self._now(workspace, edit.key)
+        is_adopted = edit.change.adopts and source_by(by.source) == "manual"
         if (
-            takes_over and value is None
-        ):  # the body stays: only a revision can say who stands for it
-            workspace.adopt(known.path, by=by, expect=version)
-        if is_same and not takes_over:
-            return FactWritten(known, is_new=False)
-        return FactWritten(self._now(workspace, known.key), is_new=False, durable=durable)
+            is_adopted and fact.source != "manual"
+        ):  # the body stays: a revision says who stands for it
+            with suppress(Conflict):  # somebody has just changed it, and stands for that
+                workspace.adopt(path, by=by, expect=fact.version)
+            fact = self._now(workspace, edit.key)
+        return FactWritten(fact, is_new=written.created, durable=written.durable)
 
     def _now(self, workspace: Workspace, key: str) -> Fact:
         """Return a fact that was just written. Another process may have removed it since."""
@@ -284,6 +281,44 @@ class Facts:
         if fact is None:
             raise NotFound("fact", key)
         return fact
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """The change of one fact's file, as a function of what the file holds."""
+
+    key: str
+    change: FactChange
+    may_create: bool = False
+    seen: Version | None = None
+    """The version that the change was decided on, if that matters."""
+
+    def content(self, path: WorkspacePath, before: bytes | None) -> bytes:
+        """Return the file's new bytes.
+
+        Raises: _Moved if the file does not hold the fact.
+        """
+        change = self.change
+        if before is None:
+            if not self.may_create or change.value is None:
+                raise _Moved(path)
+            pinned, importance = bool(change.pinned), change.importance or 0
+            return write_fact(
+                None, key=self.key, value=change.value, pinned=pinned, importance=importance
+            )
+        known = _read(path, before)
+        if known.key != self.key or self.seen not in (None, version_of(before)):
+            raise _Moved(path)
+        value = None if change.value == known.value and not known.is_truncated else change.value
+        pinned = known.pinned if change.pinned is None else change.pinned
+        importance = known.importance if change.importance is None else change.importance
+        if value is None and (pinned, importance) == (known.pinned, known.importance):
+            return before
+        return write_fact(before, key=self.key, value=value, pinned=pinned, importance=importance)
+
+
+class _Moved(Exception):
+    """The file does not hold the fact any more, or another one than was read."""
 
 
 class ReadOnlyFact(Conflict):
@@ -304,6 +339,29 @@ def _found(facts: FactList | None, reference: str) -> Fact:
     if fact is None:
         raise NotFound("fact", reference)
     return fact
+
+
+def _read(path: WorkspacePath, data: bytes) -> FactFile:
+    try:
+        return read_fact(path, data)
+    except Refused as refused:
+        raise _Moved(path) from refused
+
+
+def _bring_all(workspace: Workspace) -> None:
+    """Bring the facts here that other servers have written, as far as they are in the store."""
+    tree = workspace.scan()
+    here = {path: one.version for path, one in tree.files.items() if is_fact_path(path)}
+    listed = workspace.decided.list()
+    there = {entry.path: entry.version for entry in listed if is_fact_path(entry.path)}
+    for path in sorted({*here, *there}):
+        if path not in here or here[path] != there.get(path):
+            with suppress(NotFound):
+                workspace.decided.edit(path, _unchanged, by=SYNC)
+
+
+def _unchanged(before: bytes | None) -> bytes | None:
+    return before
 
 
 def _importance(importance: int | None) -> int | None:

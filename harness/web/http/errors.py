@@ -1,7 +1,7 @@
 """The error table of the HTTP API: the status, headers and body of each failure.
 
-The body of every error is `{"error": {code, message, field?}}`, and for the
-routes of facts `{"success": false, "error": message}`. A missing resource and a resource that the caller may not see have the
+The body of every error is `{"error": {code, message, field?}}`, and for the routes of facts
+`{"success": false, "error": message}`. A missing resource and a resource that the caller may not see have the
 same body, byte for byte. The body does not repeat the requested name.
 """
 
