@@ -26,6 +26,7 @@ from harness.jobs.runner import JobRunner
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.fact_index import FactIndexes
+from harness.memory.facts.fact_protection import protect_fact
 from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
@@ -92,6 +93,7 @@ from workspaces.search.embeddings import Embedder
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.protection import Protection
 from workspaces.workspace.watch import WatchEvent
 from workspaces.workspace.workspace import Workspace
 
@@ -248,6 +250,7 @@ class Application:
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
             is_over=partial(self._is_over, account_id),
             cards=Cards(settings.home, partial(self._card_account, account_id)),
+            protection=Protection((protect_fact,)),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change

@@ -25,6 +25,7 @@ from harness.sandboxes.port import (
 )
 from harness.sandboxes.record import SECONDS_MAX, SandboxConfig, SandboxRecord
 from harness.tools.port import Tool
+from harness.tools.put_back_note import put_back_note
 from harness.tools.terminal_text import plain
 from harness.tools.tool_context import ToolContext
 from workspaces.errors import Refused
@@ -174,6 +175,7 @@ def _answer(
     lines += [_full_note(bind) for bind in sandbox_command.binds if bind.is_full]
     for mount, command in zip(mounts, commands, strict=True):
         lines += _uncommitted(mount, command, is_one_of_several=len(context.mounts) > 1)
+        lines += [f"({put_back_note(one)})" for one in command.put_back[:PROBLEMS_SHOWN_MAX]]
     return "\n".join(lines)
 
 

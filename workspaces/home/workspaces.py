@@ -51,6 +51,7 @@ from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
 from workspaces.timestamp import stamp_of
 from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.protection import Protection
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -75,6 +76,7 @@ class Workspaces:
         revised: Callable[[WorkspaceId], None] = lambda _: None,
         is_over: Callable[[WorkspaceId], bool] | None = None,
         cards: Cards | None = None,
+        protection: Protection | None = None,
     ) -> None:
         """Store the dependencies.
 
@@ -94,6 +96,7 @@ class Workspaces:
         self._place = place
         self._are_records_shared = are_records_shared
         self._revised = revised
+        self._protection = protection
         self._is_over = is_over or self._is_entombed
         self._catalog = Catalog(
             WORKSPACES,
@@ -430,6 +433,7 @@ class Workspaces:
             person=self._principal.owner.author("edit"),
             author=self._principal.author("api"),
             clock=self._clock,
+            protection=self._protection,
         )
         if record.is_shared:
             if self._place is None:

@@ -55,6 +55,7 @@ from workspaces.storage.blobs import Blob
 from workspaces.workspace.incoming_changes import IncomingChange, IncomingChanges
 from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
+from workspaces.workspace.protection import PutBack, told
 from workspaces.workspace.remote_port import ObjectState, Remote, RemoteEntry
 
 RACES_MAX = 20
@@ -88,6 +89,8 @@ class Written:
     durable: Durable = HERE
     created: bool = False
     """No file was there before."""
+    put_back: PutBack | None = None
+    """What of the change was put back, because a model may not change it."""
     is_undecided: bool = False
     """True if the store did not answer and the caller takes a write that waits: it is here, and the sync
     sends it. What others wrote meanwhile is then merged with it."""
@@ -256,15 +259,18 @@ class DecidedFiles:
                 data = plan(before)
                 if data is None and before is None:
                     raise NotFound("file", path)
+                put_back = self._edits.protection.of(path, before, data, by)
+                data = data if put_back is None else put_back.data
                 if data == before:
-                    return Written(path, _version(data), None)
+                    return Written(path, _version(data), None, put_back=put_back)
                 self._here.check(path, data, current)
+                author = told(by, () if put_back is None else (put_back,))
                 try:
-                    revision = self._here.put(held, path, data, by, current)
+                    revision = self._here.put(held, path, data, author, current)
                 except Conflict:
                     continue  # an editor saved without the lock: commit its edit first
                 is_new = before is None
-                return Written(path, _version(data), revision, created=is_new)
+                return Written(path, _version(data), revision, created=is_new, put_back=put_back)
         raise Unavailable(path, "it changes faster than it can be written")
 
     def _send(self, remote: Remote, paths: Sequence[WorkspacePath]) -> None:
@@ -384,6 +390,8 @@ class _Decision:
                         raise
                     self._ask()  # refused on what may be old
                     continue
+                put_back = self._edits.protection.of(path, before, data, by)
+                data = data if put_back is None else put_back.data
                 if _version(data) == self._state.version and not self._state.is_asked:
                     self._ask()  # nothing to write, if the store still has that
                     continue
@@ -394,11 +402,13 @@ class _Decision:
                 time.sleep(random.uniform(0, PAUSE_S_MAX) if tries else 0)  # noqa: S311 - spreads servers
                 self._ask()
                 continue
-            revision, has_followed = self._here.follow(self._held, path, data, by, local)
+            author = told(by, () if put_back is None else (put_back,))
+            revision, has_followed = self._here.follow(self._held, path, data, author, local)
             if has_followed:
                 self._remote.agree(path, self._state)
             is_new = before is None and data is not None
-            return Written(path, _version(data), revision, Durable(files="s3"), is_new)
+            durable = Durable(files="s3")
+            return Written(path, _version(data), revision, durable, is_new, put_back)
         raise Unavailable(path, "it changes faster than it can be written")
 
     def _settle(self, *, is_register: bool) -> Blob | None:

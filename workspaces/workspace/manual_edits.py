@@ -33,6 +33,7 @@ from workspaces.storage.blobs import Blob
 from workspaces.tree.port import LiveTree
 from workspaces.tree.quota import QuotaCheck
 from workspaces.tree.scan import Known, OnFileRead, Tree, TreeScan
+from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -65,8 +66,13 @@ class ManualEdits:
         lock: WriterLock,
         person: Author,
         clock: Clock,
+        protection: Protection | None = None,
     ) -> None:
         """`person` is the author of every change that no lock holder declared."""
+        self.protection = protection or Protection()
+        """The rules for what a model may not change."""
+        self.put_back: Sequence[PutBack] = ()
+        """What the last `record` or `record_whole` put back."""
         self._record = record
         self._namespace = namespace
         self._root = root
@@ -170,17 +176,19 @@ class ManualEdits:
         if None in changes.values():
             changes = self._without_remote_files(changes)
         if changes:
-            self._history.record(changes, by or self._person)
+            self._record_changes(changes, current, by)
         return current
 
     def record_whole(self, by: Author | None = None) -> RevisionId | None:
         """Make a revision of everything in the tree that differs from the newest one. Return None if nothing
         does."""
         changed, deleted = self._uncommitted(self._history.tip())
-        changes = self._differing(
-            {path: self._read(path) for path in (*changed, *deleted)}, deleted
-        )
-        return self._history.record(changes, by or self._person) if changes else None
+        current = {path: self._read(path) for path in (*changed, *deleted)}
+        changes = self._differing(current, deleted)
+        revision = self._record_changes(changes, current, by)
+        if self.put_back:
+            self.last_scan = self.scan()
+        return revision
 
     def pending(self) -> list[WorkspacePath]:
         """Return the paths that are new, changed or deleted since the newest revision."""
@@ -283,6 +291,51 @@ class ManualEdits:
         return {
             path: data for path, data in changes.items() if data is not None or path not in held
         }
+
+    def _record_changes(
+        self,
+        changes: dict[WorkspacePath, bytes | None],
+        current: Mapping[WorkspacePath, ReadResult],
+        by: Author | None,
+    ) -> RevisionId | None:
+        """Make a revision of these changes, after what a model may not change was put back in the files."""
+        by = by or self._person
+        self.put_back = self._put_back(changes, current, by) if self.protection.concerns(by) else ()
+        return self._history.record(changes, told(by, self.put_back)) if changes else None
+
+    def _put_back(
+        self,
+        changes: dict[WorkspacePath, bytes | None],
+        current: Mapping[WorkspacePath, ReadResult],
+        by: Author,
+    ) -> list[PutBack]:
+        """Give the files the content that they may have, and the changes too."""
+        tip = self._history.tip()
+        recorded = self.recorded(changes, tip)
+        done: list[PutBack] = []
+        for path, after in list(changes.items()):
+            known = recorded.get(path)
+            before = self._history.read(known) if known else None
+            put_back = self.protection.of(path, before, after, by)
+            if put_back is None or not self._replace(path, current[path], put_back.data):
+                continue
+            done.append(put_back)
+            changes[path] = put_back.data
+            if put_back.data == before:  # nothing of the change is left
+                del changes[path]
+        return done
+
+    def _replace(self, path: WorkspacePath, current: ReadResult, data: bytes | None) -> bool:
+        """Give a file this content. Return False if somebody has just saved it, or it cannot be written."""
+        try:
+            if data is not None:
+                expect = current.token if isinstance(current, Blob) else ABSENT
+                self._blobs.write(path, data, expect=expect)
+            elif isinstance(current, Blob):
+                self._blobs.delete(path, expect=current.token)
+        except Failure:
+            return False
+        return True
 
     def _read(self, path: WorkspacePath) -> ReadResult:
         try:

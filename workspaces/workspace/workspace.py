@@ -54,6 +54,7 @@ from workspaces.workspace.incoming_changes import (
 )
 from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
+from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -78,6 +79,8 @@ class Command:
     """Disk usage of the whole tree when the command began, including files that are not kept."""
     before: Tree = field(default_factory=Tree)
     after: Tree = field(default_factory=Tree)
+    put_back: Sequence[PutBack] = ()
+    """What of its changes was put back, because a model may not change it."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -104,6 +107,7 @@ class Workspace:
         origins: LineOrigins,
         file_origins: FileOrigins,
         recall: Recall,
+        protection: Protection | None = None,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
         author: Author | None = None,
     ) -> None:
@@ -132,6 +136,7 @@ class Workspace:
             lock=lock,
             person=person,
             clock=clock,
+            protection=protection,
         )
         self._quota = self._edits.quota
         # None of these refers to this object, so its descriptors are closed as soon as no caller has it.
@@ -283,7 +288,7 @@ class Workspace:
             finally:
                 self._blobs.mend()
                 command.revision = self._edits.record_whole(by)
-                command.after = self._edits.last_scan
+                command.after, command.put_back = self._edits.last_scan, self._edits.put_back
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author | None = None) -> Written:
@@ -322,12 +327,13 @@ class Workspace:
                 new_files = plan(
                     {path: blob.data if blob else None for path, blob in current.items()}
                 )
+                new_files, put_back = self._protected(new_files, current, by)
                 for path, data in new_files.items():
                     self._here.check(path, data, current[path])
                 held.intend(by, list(new_files))
                 done, failure = self._put_all(new_files, current)
                 if done:
-                    revision = self._history.record(done, by)
+                    revision = self._history.record(done, told(by, put_back))
                 held.fulfilled()
                 if failure is None:
                     return revision
@@ -450,6 +456,22 @@ class Workspace:
         if self.remote is not None and expect is not ANY:
             return self.decided.decide(path, plan, by=by, is_register=False)
         return self.decided.edit_here(path, plan, by)
+
+    def _protected(
+        self, files: Files, files_before: Mapping[WorkspacePath, Blob | None], by: Author
+    ) -> tuple[Files, list[PutBack]]:
+        """Return the files as this writer may change them, and what was put back."""
+        rules = self._edits.protection
+        allowed, done = dict(files), list[PutBack]()
+        for path, data in files.items():
+            current = files_before[path]
+            put_back = rules.of(path, current.data if current else None, data, by)
+            if put_back is not None:
+                done.append(put_back)
+                allowed[path] = put_back.data
+                if current is not None and put_back.data == current.data:
+                    del allowed[path]
+        return allowed, done
 
     def _put_all(
         self, new_files: Files, files_before: Mapping[WorkspacePath, Blob | None]

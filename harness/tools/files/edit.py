@@ -8,6 +8,7 @@ from pydantic import Field
 
 from harness.agents.mounts import Mount
 from harness.tools.port import Tool
+from harness.tools.put_back_note import put_back_note
 from harness.tools.tool_context import ToolContext, path_of
 from workspaces.errors import Conflict, Refused
 from workspaces.validation import StrictModel
@@ -41,9 +42,10 @@ def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
         except Conflict:
             continue
         context.record_write(mount, written)
+        note = "" if written.put_back is None else f" {put_back_note(written.put_back)}"
         if written.revision is None:
-            return f"{path} is as it was: `old` and `new` are the same."
-        return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}."
+            return note.strip() or f"{path} is as it was: `old` and `new` are the same."
+        return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}.{note}"
     raise Refused(
         "path", path, "is changed by others too often to be edited now", remedy="try again"
     )

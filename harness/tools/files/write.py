@@ -6,6 +6,7 @@ from collections import Counter
 
 from harness.agents.mounts import Mount
 from harness.tools.port import Tool
+from harness.tools.put_back_note import put_back_note
 from harness.tools.tool_context import ToolContext, path_of
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Refused
@@ -51,6 +52,8 @@ def _write(arguments: WriteInput, context: ToolContext, call_id: str) -> str:
             note = " It was merged with what others had changed since you read it: read it again."
             continue
         context.record_write(mount, written)
+        if written.put_back is not None:
+            note += f" {put_back_note(written.put_back)}"
         return _answer(path, data, is_new=written.revision is not None) + note
     raise Refused(
         "path", path, "is changed by others too often to be written now", remedy="try again"

@@ -307,6 +307,24 @@ def test_bash_uses_the_limits_of_the_sandbox_record(harness: Harness, workspace:
     loop.close()
 
 
+def test_a_fact_s_pin_that_a_tool_set_is_put_back_and_the_model_is_told(
+    call: Call, workspace: Workspace
+) -> None:
+    workspace.write("facts/tea.md", b"---\nkey: tea\npinned: true\n---\nLikes tea.\n", by=PERSON)
+    note = "Put back in facts/tea.md: pinned."
+    changed = call("bash", command="sed -i s/pinned:.true/importance:\\ 9/ facts/tea.md")
+    assert "Put back in facts/tea.md: pinned, importance." in changed.text
+    call("read", path="facts/tea.md")
+    edited = call("edit", path="facts/tea.md", old="pinned: true\n", new="tags: [hot]\n")
+    assert note in edited.text
+    new = call("write", path="facts/new.md", content="---\npinned: true\n---\nNew.\n")
+    assert "Put back in facts/new.md: pinned." in new.text
+    files = {path: workspace.read(path).text for path in ("facts/tea.md", "facts/new.md")}
+    assert "pinned: true" in files["facts/tea.md"]
+    assert "tags: [hot]" in files["facts/tea.md"]
+    assert files["facts/new.md"] == "New.\n"
+
+
 @pytest.fixture
 def agent(harness: Harness, workspace: Workspace) -> AgentRecord:
     return harness.agents.create(workspace.record.name, workspaces=[workspace], model="demo")

@@ -1,0 +1,67 @@
+"""Put back what a model may not change.
+
+Some parts of memory are a person's to set: a fact's pin and importance, a decision that is made. A model's
+tools write files, and a shell knows no fields. So when a model's change is committed, those parts become what
+they were before. The file then always says what counts, and the model is told.
+
+A rule looks at one file before and after a change. The revision has the rest of the model's change, and a
+trailer that says what was put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
+
+TRAILER = "Put-Back"
+
+_BY_PERSONS = ("api", "edit", "sync")
+"""Revisions of persons, and those that repeat what another machine has committed. No rule applies to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """What a rule did to a change of one file."""
+
+    path: WorkspacePath
+    data: bytes | None
+    """The file as it may be. None: no file."""
+    what: str
+    """What was put back, as in `pinned, importance`."""
+
+
+Rule = Callable[[WorkspacePath, bytes | None, bytes | None], PutBack | None]
+"""Returns what is put back of a change, from the file before and after it (None: no file). None: nothing."""
+
+
+class Protection:
+    """The rules of a workspace."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self._rules = rules
+
+    def concerns(self, by: Author) -> bool:
+        """Return True if the rules apply to this writer."""
+        return bool(self._rules) and by.source not in _BY_PERSONS
+
+    def of(
+        self, path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
+    ) -> PutBack | None:
+        """Return what is put back of this writer's change, or None."""
+        if not self.concerns(by) or before == after:
+            return None
+        for rule in self._rules:
+            put_back = rule(path, before, after)
+            if put_back is not None:
+                return put_back
+        return None
+
+
+def told(by: Author, put_back: Collection[PutBack]) -> Author:
+    """Return the author with a trailer that says what was put back."""
+    if not put_back:
+        return by
+    return by.saying(TRAILER, " | ".join(f"{one.path}: {one.what}" for one in put_back))
