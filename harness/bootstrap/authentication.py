@@ -61,6 +61,12 @@ class Access:
             user, may_configure=False
         )
 
+    def owner(self, *, as_user: str | None = None) -> Principal:
+        """Return the owner of the home's default account, or the named user of that account.
+
+        For a server that asks for no keys."""
+        return self._account_principal(self._application.accounts.default(), as_user)
+
     def key_of(self, secret: str) -> KeyRecord | None:
         """Return the record of the key with this secret; None for a start token."""
         owner = owner_of_key(secret, self._application.records, self._application.clock)

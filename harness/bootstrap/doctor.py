@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.bootstrap.composition import Application, wire
+from harness.bootstrap.open_server import open_server
 from harness.models.model_name import check_model_name
 from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.bubblewrap import Bubblewrap
@@ -55,6 +56,7 @@ def examine(home: Path | None) -> list[Finding]:
     findings.append(_run_check("home", lambda: _home(settings)))
     findings += _check_records(settings)
     findings.append(_run_check("s3", lambda: _s3(settings)))
+    findings.append(_run_check("access", lambda: _access(settings)))
     findings += [_run_check("sandbox", lambda: _sandbox(settings)), _ripgrep()]
     return [*findings, _disk(settings), _run_check("model", lambda: _model(settings))]
 
@@ -239,6 +241,14 @@ def _disk(settings: Settings) -> Finding:
     if free < DISK_BYTES_LOW:
         return Finding("disk", "broken", detail, "free some space")
     return Finding("disk", "ok", detail)
+
+
+def _access(settings: Settings) -> Finding:
+    address = open_server(settings.home)
+    if address is None:
+        return Finding("access", "ok", "every server of this home asks for a key")
+    remedy = "end it when you do not need it, and start `harness up` without --no-auth"
+    return Finding("access", "note", f"{address} asks for no key (--no-auth)", remedy)
 
 
 def _model(settings: Settings) -> Finding:

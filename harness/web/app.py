@@ -29,6 +29,7 @@ from harness.web import openapi, pages
 from harness.web.http.caller import Authenticate, by_secret
 from harness.web.http.errors import NotHere, path_of, refused
 from harness.web.http.middleware import HttpMiddleware
+from harness.web.http.no_auth import without_keys
 from harness.web.http.origin_check import OriginCheck
 from harness.web.mcp_endpoint import McpEndpoint
 from harness.web.routes import health
@@ -95,12 +96,14 @@ def create_app(
     names: Sequence[str] = (),
     residents: Mapping[str, BackgroundTask] | None = None,
     patience: ServerTimeouts | None = None,
+    asks_for_keys: bool = True,
 ) -> FastAPI:
     """Return the app of a home.
 
     `authenticate` returns the caller of a request, for a platform that authenticates by itself. `names` are
     the names that the server is bound to, besides localhost. `residents` run as long as the app. `patience`
-    holds the server's timeouts.
+    holds the server's timeouts. Without `asks_for_keys` every caller is the owner of the default account, and
+    the routes that make keys are not served: only for a server that no other machine reaches.
     """
     application = harness.house
     access = Access(application)
@@ -126,7 +129,8 @@ def create_app(
     )
     app.state.application = application
     app.state.access = access
-    app.state.authenticate = authenticate or by_secret(access)
+    by_default = by_secret if asks_for_keys else without_keys
+    app.state.authenticate = authenticate or by_default(access)
     app.state.timeouts = patience or ServerTimeouts()
     app.state.worker_pool = WorkerPool(drain_s=app.state.timeouts.turns_s)
     app.state.shutdown = ShutdownNotice()
@@ -138,7 +142,8 @@ def create_app(
     for kind in (Failure, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     guard = OriginCheck(names=names, public_urls=harness.settings.public_urls)
-    app.add_middleware(HttpMiddleware, guard=guard, clock=application.clock)
+    clock = application.clock
+    app.add_middleware(HttpMiddleware, guard=guard, clock=clock, asks_for_keys=asks_for_keys)
     return app
 
 

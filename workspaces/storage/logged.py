@@ -16,7 +16,7 @@ from workspaces.errors import Failure, Unavailable
 from workspaces.storage.blobs import NO_META, Blob, BlobName, BlobStore, Expect, Meta, Stat, Token
 from workspaces.storage.records import SCAN_ITEMS_MAX, Counter, Item, Key, RecordChange, RecordStore
 
-Facts = dict[str, object]
+LogFields = dict[str, object]
 
 
 class LoggedBlobs:
@@ -101,9 +101,9 @@ class _Lines:
         self._clock = clock
 
     @contextmanager
-    def call(self, call: str, **facts: object) -> Generator[Facts]:
+    def call(self, call: str, **facts: object) -> Generator[LogFields]:
         """Log a line when the call has ended. The caller adds facts to the yielded line on the way."""
-        line: Facts = {"store": self._store, "call": call, **facts}
+        line: LogFields = {"store": self._store, "call": call, **facts}
         begin = self._clock.monotonic()
         level, outcome = logging.DEBUG, "ok"
         try:

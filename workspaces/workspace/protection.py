@@ -50,7 +50,7 @@ class Protection:
     def of(
         self, path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
     ) -> PutBack | None:
-        """Return what is put back of this writer's change, or None."""
+        """Return the part of this writer's change that is put back, or None."""
         if not self.concerns(by) or before == after:
             return None
         for rule in self._rules:

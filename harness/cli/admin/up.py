@@ -31,6 +31,10 @@ def up(
         bool,
         typer.Option("--demo/--no-demo", help="Let the offline demo model answer without a key."),
     ] = True,
+    no_auth: Annotated[
+        bool,
+        typer.Option("--no-auth", help="Ask for no key. Only on an address of this machine alone."),
+    ] = False,
     home: HomeOption = None,
 ) -> int:
     """Serve a home over HTTP: the API and web pages.
@@ -38,11 +42,16 @@ def up(
     The command prints the address to open, with a token that is valid while the server runs. Logs are JSON
     lines on standard error. Ctrl-C ends the server after it has finished running requests. With --no-demo it
     does not start without a model of a provider.
+
+    With --no-auth every program on this machine acts as the owner, without a key. Routes that make keys or
+    accounts are then not served.
     """
     import asyncio
+    from contextlib import ExitStack
 
     from harness.bootstrap.authentication import admin_key, start_token
     from harness.bootstrap.composition import background_tasks
+    from harness.bootstrap.open_server import marked_open
     from harness.runtime.json_log import event, log_json_lines
     from harness.web.app import create_app
     from harness.web.server import Server, listen
@@ -51,13 +60,21 @@ def up(
     with opened(home, allows_demo=demo) as harness:
         harness.house.check_start()
         listening = listen(host, port)
+        if no_auth:
+            _check_loopback(host, listening.getsockname()[0])
         log_json_lines()
-        app = create_app(harness, names=[host], residents=background_tasks(harness.house))
+        residents = background_tasks(harness.house)
+        app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
         server = Server(app)
         if harness.settings.admin_key is None:
             admin_key(harness.settings.home)  # create the file now: users look for it there
-        with start_token(harness.settings.home) as token, server.capture_signals():
+        with ExitStack() as stack:
+            token = stack.enter_context(start_token(harness.settings.home))
+            stack.enter_context(server.capture_signals())
             address = _address(host, listening.getsockname()[1])
+            if no_auth:
+                stack.enter_context(marked_open(harness.settings.home, address))
+                put("No key is asked for: every program on this machine acts as the owner.\n")
             event(log, "started", **_start_facts(harness, address))
             if notice := harness.house.demo_notice():
                 remedy = "set ANTHROPIC_API_KEY; `harness up --no-demo` does not start without it"
@@ -70,6 +87,18 @@ def up(
             ended_by = None if server.ended_by is None else signal.Signals(server.ended_by).name
             event(log, "ended", address=address, signal=ended_by)
     return 130 if server.ended_by == signal.SIGINT else 0
+
+
+def _check_loopback(host: str, bound: str) -> None:
+    """Raise Refused if other machines may reach the address."""
+    from ipaddress import ip_address
+
+    from workspaces.errors import Refused
+
+    if not ip_address(bound.partition("%")[0]).is_loopback:
+        rule = "can be reached by other machines, and --no-auth asks for no key"
+        remedy = "leave --host out, or leave --no-auth out"
+        raise Refused("host", host, rule, remedy=remedy)
 
 
 def _start_facts(harness: Harness, address: str) -> dict[str, Any]:

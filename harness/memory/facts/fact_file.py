@@ -58,7 +58,7 @@ class _Document:
 
 
 def read_fact(path: WorkspacePath, data: bytes) -> FactFile:
-    """Return what the file says.
+    """Return the content of a fact's file.
 
     Raises: Refused if it is no fact.
     """

@@ -21,7 +21,7 @@ from harness.memory.facts.fact import (
     in_order,
     is_fact_path,
 )
-from harness.memory.facts.fact_file import read_fact
+from harness.memory.facts.fact_file import FactFile, read_fact
 from harness.memory.facts.fact_table import FactTable, ParsedFile, attributes_json
 from workspaces.errors import Refused
 from workspaces.history.file_origin_table import FileOrigin, OriginChanges, OriginMark
@@ -122,24 +122,22 @@ class FactIndex:
 
     def _parse(self, path: WorkspacePath, blob: ObjectId) -> ParsedFile:
         data = self._history.read(blob)
-        version = version_of(data)
+        said, problem = FactFile("", ""), None
         try:
             said = read_fact(path, data)
         except Refused as refused:
-            return ParsedFile(
-                path, blob, version, None, "", False, 0, None, False, _reason(refused)
-            )
+            problem = _reason(refused)
         return ParsedFile(
             path,
             blob,
-            version,
-            said.key,
-            said.value,
-            said.pinned,
-            said.importance,
-            attributes_json(said.attributes),
-            said.is_truncated,
-            said.problem,
+            version_of(data),
+            key=said.key or None,
+            value=said.value,
+            pinned=said.pinned,
+            importance=said.importance,
+            attributes=attributes_json(said.attributes),
+            is_truncated=said.is_truncated,
+            problem=problem or said.problem,
         )
 
     def _fact(self, parsed: ParsedFile, origin: FileOrigin) -> Fact | None:

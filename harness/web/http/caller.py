@@ -41,7 +41,7 @@ def by_secret(access: Access) -> Authenticate:
         secret = secret_of(request)
         if secret is None:
             raise Unauthorized
-        return await run_in_thread(access.principal_of, secret, as_user=_named_user(request))
+        return await run_in_thread(access.principal_of, secret, as_user=named_user(request))
 
     return authenticate
 
@@ -66,7 +66,7 @@ def secret_of(request: Request) -> str | None:
     return cookie or None
 
 
-def _named_user(request: Request) -> str | None:
+def named_user(request: Request) -> str | None:
     """Return the user that the header names. Ids of a platform are text, and headers are bytes: UTF-8.
 
     Raises:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harness.runtime.json_log import event
 from harness.web.http.errors import Malformed, broken, path_of, refused
+from harness.web.http.no_auth import check_is_open
 from harness.web.http.origin_check import OriginCheck
 from workspaces.clock import Clock
 from workspaces.errors import Failure
@@ -44,9 +45,12 @@ _log = logging.getLogger("harness.web")
 
 
 class HttpMiddleware:
-    def __init__(self, app: ASGIApp, *, guard: OriginCheck, clock: Clock) -> None:
+    def __init__(
+        self, app: ASGIApp, *, guard: OriginCheck, clock: Clock, asks_for_keys: bool = True
+    ) -> None:
         self._app = app
         self._guard = guard
+        self._asks_for_keys = asks_for_keys
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,6 +81,8 @@ class HttpMiddleware:
         try:
             scope["scheme"] = self._guard.check(scope).scheme
             _check_path(scope)
+            if not self._asks_for_keys:
+                check_is_open(path_of(scope))
         except Failure as failure:
             await refused(failure, path_of(scope))(scope, receive, answer.send)
             return
