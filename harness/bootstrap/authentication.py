@@ -22,9 +22,17 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TypeVar
 
+from harness.bootstrap.browser_session import BrowserSessions, SecretKind
 from harness.bootstrap.composition import Application
 from workspaces.accounts.account import AccountRecord, Principal
-from workspaces.accounts.key import SECRET_BYTES, KeyRecord, owner_of_key
+from workspaces.accounts.key import (
+    SECRET_BYTES,
+    KeyOwner,
+    KeyRecord,
+    key_hash,
+    owner_of_key,
+    owner_of_key_hash,
+)
 from workspaces.accounts.user import Users
 from workspaces.errors import Forbidden, NotFound, Unauthorized, Unavailable
 from workspaces.home.layout import Home
@@ -37,6 +45,7 @@ class Access:
 
     def __init__(self, application: Application) -> None:
         self._application = application
+        self._sessions = BrowserSessions(application.records, application.clock)
 
     def principal_of(self, secret: str, *, as_user: str | None = None) -> Principal:
         """Return the principal that this secret acts as. `as_user` is a user's id, or the id that a platform
@@ -47,9 +56,45 @@ class Access:
         application = self._application
         if is_start_token(application.settings.home, secret):
             return self._account_principal(application.accounts.default(), as_user)
-        owner = owner_of_key(secret, application.records, application.clock)
+        return self._key_principal(
+            owner_of_key(secret, application.records, application.clock), as_user
+        )
+
+    def sign_in(self, secret: str) -> str:
+        """Begin a session of a browser for a secret, and return the session's id.
+
+        Raises: Unauthorized for an unknown secret.
+        """
+        self.principal_of(secret)
+        home = self._application.settings.home
+        kind: SecretKind = "start" if is_start_token(home, secret) else "key"
+        digest = _digest(secret) if kind == "start" else key_hash(secret)
+        return self._sessions.create(kind, digest)
+
+    def sign_out(self, session_id: str) -> None:
+        """End a session. It does not matter if it has ended already."""
+        self._sessions.end(session_id)
+
+    def principal_of_session(self, session_id: str, *, as_user: str | None = None) -> Principal:
+        """Return the principal of a session: that of the secret with which it began.
+
+        Raises: Unauthorized when the session has ended, or its key was revoked.
+        """
+        application = self._application
+        session = self._sessions.find(session_id)
+        if session is None:
+            raise Unauthorized
+        if session.kind == "key":
+            owner = owner_of_key_hash(session.digest, application.records, application.clock)
+            return self._key_principal(owner, as_user)
+        if not _is_served_token(application.settings.home, session.digest):
+            raise Unauthorized
+        return self._account_principal(application.accounts.default(), as_user)
+
+    def _key_principal(self, owner: KeyOwner | None, as_user: str | None) -> Principal:
         if owner is None:
             raise Unauthorized
+        application = self._application
         account = self._require(lambda: application.accounts.get(owner.account_id))
         if owner.key.user_id is None:
             return self._account_principal(account, as_user)
@@ -118,8 +163,12 @@ def start_token(home: Home) -> Generator[str]:
 
 
 def is_start_token(home: Home, secret: str) -> bool:
+    return _is_served_token(home, _digest(secret))
+
+
+def _is_served_token(home: Home, digest: str) -> bool:
     try:
-        return (home.start_tokens / _digest(secret)).exists() and _is_served(home)
+        return (home.start_tokens / digest).exists() and _is_served(home)
     except OSError as error:
         raise Unavailable(f"home {home.root}", error.strerror or str(error)) from error
 

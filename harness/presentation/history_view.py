@@ -7,7 +7,7 @@ the owner of that conversation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,10 +47,15 @@ def chapters(revisions: Iterable[Revision]) -> list[Chapter]:
 
 
 def account_of(revision: Revision) -> str:
-    _, _, key = revision.trailers.get("Conversation", "").partition(" ")
+    return account_of_trailers(revision.trailers)
+
+
+def account_of_trailers(trailers: Mapping[str, str]) -> str:
+    """Return the source of a revision in words: its conversation, or another way of writing."""
+    _, _, key = trailers.get("Conversation", "").partition(" ")
     if key:
         return f"conversation {key}"
-    source = revision.trailers.get("Source", "")
+    source = trailers.get("Source", "")
     return _HOW.get(source, source)
 
 

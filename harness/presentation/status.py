@@ -102,7 +102,7 @@ def _workspace(workspace: Workspace) -> list[StatusRow]:
         state: StatusLevel = "conflict" if problem.kind == "conflict" else "problem"
         text = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}
-        lines.append(StatusRow(name, state, text, _REMEDIES.get(problem.kind), facts))
+        lines.append(StatusRow(name, state, text, REMEDIES.get(problem.kind), facts))
     return lines
 
 
@@ -120,7 +120,7 @@ def _merged(name: str, merge_mark: MergeMark) -> StatusRow:
     return StatusRow(name, "merged", text, remedy, facts)
 
 
-_REMEDIES = {
+REMEDIES = {
     "bad_name": "rename it; under this name it is not in the history",
     "twin": "rename one of the two",
     "not_a_file": "put a plain file in its place, or remove it",

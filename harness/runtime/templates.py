@@ -49,23 +49,6 @@ def render(name: str, **variables: object) -> str:
     return _environment().get_template(name).render(**variables).strip()
 
 
-@cache
-def _page_environment() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(root()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        autoescape=True,
-    )
-
-
-def page(name: str, **variables: object) -> str:
-    """Return the HTML of `templates/pages/<name>`; every variable in it is text, never markup."""
-    return _page_environment().get_template(f"pages/{name}").render(**variables)
-
-
 def page_file(name: str) -> bytes:
     """Return the bytes of a file that a page refers to."""
     return (root() / "pages" / name).read_bytes()

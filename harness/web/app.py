@@ -25,13 +25,14 @@ from harness.jobs.background_task import BackgroundTask, BackgroundTasks
 from harness.runtime.json_log import event
 from harness.turns.event_stream import KEEP_ALIVE_S, ShutdownNotice
 from harness.turns.worker_pool import WorkerPool
-from harness.web import openapi, pages
+from harness.web import openapi
 from harness.web.http.caller import Authenticate, by_secret
 from harness.web.http.errors import NotHere, path_of, refused
 from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.no_auth import without_keys
 from harness.web.http.origin_check import OriginCheck
 from harness.web.mcp_endpoint import McpEndpoint
+from harness.web.pages.every_page import PAGES
 from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks, facts
@@ -62,7 +63,7 @@ ROUTERS = (
     chains.router,
     usage.router,
     health.router,
-    pages.router,
+    *PAGES,
 )
 
 _log = logging.getLogger("harness.web")
@@ -131,6 +132,7 @@ def create_app(
     app.state.access = access
     by_default = by_secret if asks_for_keys else without_keys
     app.state.authenticate = authenticate or by_default(access)
+    app.state.signs_in = authenticate is None  # else the platform has a sign-in page of its own
     app.state.timeouts = patience or ServerTimeouts()
     app.state.worker_pool = WorkerPool(drain_s=app.state.timeouts.turns_s)
     app.state.shutdown = ShutdownNotice()

@@ -169,7 +169,12 @@ def owner_of_key(secret: str, records: RecordStore, clock: Clock) -> KeyOwner | 
     """Return the owner of this key. None if it is no key, was revoked, or has expired."""
     if not secret.startswith((ACCOUNT_PREFIX, USER_PREFIX)):
         return None
-    item = records.get(_record_key(secret))
+    return owner_of_key_hash(key_hash(secret), records, clock)
+
+
+def owner_of_key_hash(digest: str, records: RecordStore, clock: Clock) -> KeyOwner | None:
+    """Return the owner of the key with this hash. None if there is none, or it has expired."""
+    item = records.get(_hashed_key(digest))
     if item is None:
         return None
     record = _record(item)
@@ -194,9 +199,17 @@ def _record(item: Item) -> KeyRecord:
     return parse(KeyRecord, {name: v for name, v in item.value.items() if name != "accountId"})
 
 
+def key_hash(secret: str) -> str:
+    return sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
 def _record_key(secret: str) -> Key:
+    return _hashed_key(key_hash(secret))
+
+
+def _hashed_key(digest: str) -> Key:
     """Return the record's key. It contains only the hash, so a reader of the store learns no API key."""
-    return Key(f"key:{sha256(secret.encode(errors='surrogateescape')).hexdigest()}", "key")
+    return Key(f"key:{digest}", "key")
 
 
 def _key_partition(index: Item) -> str:

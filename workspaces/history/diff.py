@@ -31,6 +31,9 @@ ALIKE_MIN = 0.4
 """Share of the shorter text's characters that both texts must have in common. Texts that share less are
 shown one after the other; a word-by-word comparison would only mix them."""
 
+CONTEXT_LINES = 3
+"""Unchanged lines around a change, as in git's patches."""
+
 _HEADING = "diff --git "
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -85,6 +88,28 @@ def words(patch: str) -> list[Span]:
             if mark in {" ", "@"}:
                 spans.append((" ", f"{line if mark == '@' else text}\n"))
     return spans
+
+
+def words_between(old: str, new: str) -> list[Span]:
+    """Return the difference of two texts word by word, with `CONTEXT_LINES` lines around each change."""
+    before, after = old.splitlines(), new.splitlines()
+    patch: list[str] = []
+    shown = 0  # the first line of `before` that is not in the patch yet
+    for hunk in hunks(before, after):
+        start = max(shown, hunk.old_start - CONTEXT_LINES)
+        if patch:  # the lines after the former change
+            end = min(shown + CONTEXT_LINES, start)
+            patch += [f" {line}" for line in before[shown:end]]
+            shown = end
+        if start > shown or not patch:
+            patch.append(f"@@ line {start + 1} @@")
+        patch += [f" {line}" for line in before[start : hunk.old_start]]
+        patch += [f"-{line}" for line in before[hunk.old_start : hunk.old_end]]
+        patch += [f"+{line}" for line in after[hunk.new_start : hunk.new_end]]
+        shown = hunk.old_end
+    if patch:
+        patch += [f" {line}" for line in before[shown : shown + CONTEXT_LINES]]
+    return words("\n".join(patch)) if patch else []
 
 
 def _word_spans(old: str, new: str, *, has_lines: bool) -> Iterable[Span]:

@@ -32,3 +32,8 @@ def conflict_path(path: WorkspacePath, version: Version) -> WorkspacePath:
 
 def is_conflict(path: str) -> bool:
     return _MARK.search(path) is not None
+
+
+def original_path(path: str) -> WorkspacePath:
+    """Return the path of the file beside which a conflict copy lies."""
+    return WorkspacePath(_MARK.sub("", path))

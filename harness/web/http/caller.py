@@ -35,9 +35,13 @@ documented_bearer = Security(
 
 
 def by_secret(access: Access) -> Authenticate:
-    """Return an authentication by a key, the start token, or the cookie that holds one of them."""
+    """Return an authentication by a key, by the start token, or by the cookie of a browser's session."""
 
     async def authenticate(request: Request) -> Principal:
+        session_id = session_of(request)
+        if session_id is not None:
+            find = access.principal_of_session
+            return await run_in_thread(find, session_id, as_user=_named_user(request))
         secret = secret_of(request)
         if secret is None:
             raise Unauthorized
@@ -47,7 +51,13 @@ def by_secret(access: Access) -> Authenticate:
 
 
 def secret_of(request: Request) -> str | None:
-    """Return the bearer's secret, or the cookie's if there is no Authorization header.
+    """Return the secret of the Authorization header, if there is one."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return (secret.strip() or None) if scheme.lower() == "bearer" else None
+
+
+def session_of(request: Request) -> str | None:
+    """Return the id of the browser's session, if the request has no Authorization header.
 
     A wrong header is not replaced by a cookie. A browser sends the cookie with every request. A request that
     may change data must therefore also have an Origin header. `OriginCheck` has checked that this origin is
@@ -56,10 +66,8 @@ def secret_of(request: Request) -> str | None:
     Raises:
         WrongOrigin: a request with a cookie may change data and has no Origin.
     """
-    header = request.headers.get("authorization")
-    if header is not None:
-        scheme, _, secret = header.partition(" ")
-        return (secret.strip() or None) if scheme.lower() == "bearer" else None
+    if "authorization" in request.headers:
+        return None
     cookie = request.cookies.get(cookie_name(request))
     if cookie and request.method not in SAFE_METHODS and "origin" not in request.headers:
         raise WrongOrigin("A request with a cookie needs an Origin header.", field="Origin")

@@ -31,6 +31,7 @@ class Case:
     body: Any = None
     content: bytes | None = None
     query: str = ""
+    form: dict[str, str] | None = None
 
 
 RECORD = {"name": "mine"}
@@ -83,6 +84,31 @@ CASES: dict[tuple[str, str], Case] = {
     ("PUT", "/api/v1/memory/blocks/{type}"): Case("agent", NEW_BLOCK, query="?agent_id={id}"),
     ("DELETE", "/api/v1/memory/blocks/{type}"): Case("agent", query="?agent_id={id}"),
     ("POST", "/api/v1/memory/recall"): Case("agent", {"agent_id": "{id}"}),
+    ("POST", "/keys/{id}/revoke"): Case("key", form={}),
+    ("POST", "/users/{id}/delete"): Case("user", form={"name": "mine"}),
+    ("GET", "/w/{id}"): Case("workspace"),
+    ("GET", "/w/{id}/files"): Case("workspace"),
+    ("POST", "/w/{id}/files"): Case("workspace", form={"path": "a.md"}),
+    ("GET", "/w/{id}/files/{path:path}"): Case("workspace"),
+    ("POST", "/w/{id}/files/{path:path}"): Case("workspace", form={"do": "delete"}),
+    ("GET", "/w/{id}/history"): Case("workspace"),
+    ("GET", "/w/{id}/history/{revision}"): Case("workspace"),
+    ("POST", "/w/{id}/restore"): Case("workspace", form={"path": "a.md", "revision": "head"}),
+    ("POST", "/w/{id}/revert"): Case("workspace", form={"revision": "head"}),
+    ("GET", "/w/{id}/problems"): Case("workspace"),
+    ("POST", "/w/{id}/problems"): Case("workspace", form={"copy": "a.conflict-0123456789ab"}),
+    ("GET", "/w/{id}/recall"): Case("workspace", query="?q=canary"),
+    ("GET", "/a/{id}"): Case("agent"),
+    ("POST", "/a/{id}/say"): Case("agent", form={"event": "e9", "c": "pages", "text": "hello"}),
+    ("POST", "/a/{id}/answer"): Case("agent", form={"event": "e8", "c": "pages", "call": "t1"}),
+    ("POST", "/a/{id}/cancel"): Case("agent", form={"c": "pages"}),
+    ("POST", "/a/{id}/settings"): Case("agent", form={"name": "mine"}),
+    ("GET", "/a/{id}/prompt"): Case("agent"),
+    ("GET", "/c/{id}"): Case("conversation"),
+    ("GET", "/c/{id}/turns/{turn}"): Case("conversation"),
+    ("GET", "/c/{id}/export"): Case("conversation"),
+    ("POST", "/c/{id}/fork"): Case("conversation", form={"key": "mine"}),
+    ("POST", "/c/{id}/reset"): Case("conversation", form={}),
 }
 
 NOTHING_TO_NAME = {
@@ -100,6 +126,13 @@ NOTHING_TO_NAME = {
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/"),
+    *((m, path) for m in ("GET", "POST") for path in ("/sign-in", "/keys", "/users")),
+    ("POST", "/sign-out"),
+    ("POST", "/workspaces"),
+    ("POST", "/agents"),
+    ("POST", "/jobs/{id}/retry"),  # tests/harness/web/pages/account/test_overview.py
+    ("GET", "/usage"),
+    ("POST", "/usage/limits"),
     ("GET", "/docs"),
     ("GET", "/assets/{name}"),
     ("GET", "/openapi.json"),
@@ -154,12 +187,15 @@ def routes(site: Site) -> list[tuple[str, str]]:
 def asked(caller: Caller, method: str, path: str, case: Case, record: str) -> tuple[int, bytes]:
     path = (path + case.query).replace("{id}", record).replace("{path:path}", "MEMORY.md")
     path = path.replace("{eventId:path}", "e1").replace("{type}", "core")
+    path = path.replace("{turn}", "turn_1").replace("{revision}", "head")
     more: dict[str, Any] = {}
     if case.body is not None:
         more["content"] = json.dumps(case.body).replace("{id}", record)
         more["headers"] = {"Content-Type": "application/json"}
     if case.content is not None:
         more["content"] = case.content
+    if case.form is not None:
+        more["data"] = case.form
     answer = caller(method, path, **more)
     return answer.status_code, answer.content
 

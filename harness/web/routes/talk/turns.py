@@ -236,13 +236,20 @@ async def accept_event(
 
     With `after`, return a stream that begins after this entry, otherwise the status of the event.
     """
-    queued = await _enqueue(request, caller, agent, event)
-    worker_pool: WorkerPool = request.app.state.worker_pool
-    await worker_pool.take(caller.dispatcher, queued)
+    await begin_event(request, caller, agent, event)
     if after is not None:
         return streamed(request, caller.dispatcher, agent.id, event.id, after)
     status = await run_in_thread(caller.dispatcher.status, agent.id, event.id)
     return _status_response(request, status, agent)
+
+
+async def begin_event(
+    request: Request, caller: PrincipalServices, agent: AgentRecord, event: Event
+) -> None:
+    """Accept an event durably, and let the worker pool answer it."""
+    queued = await _enqueue(request, caller, agent, event)
+    worker_pool: WorkerPool = request.app.state.worker_pool
+    await worker_pool.take(caller.dispatcher, queued)
 
 
 @router.get(

@@ -1,0 +1,21 @@
+"""The routers of all pages for people."""
+
+from __future__ import annotations
+
+from harness.web.pages.account import keys, overview, sign_in, usage
+from harness.web.pages.agent import agent, conversation, prompt
+from harness.web.pages.workspace import files, history, problems, recall
+
+PAGES = (
+    sign_in.router,
+    overview.router,
+    usage.router,
+    keys.router,
+    files.router,
+    history.router,
+    problems.router,
+    recall.router,
+    agent.router,
+    prompt.router,
+    conversation.router,
+)
