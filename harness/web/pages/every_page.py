@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.web.pages.account import keys, overview, sign_in, usage
-from harness.web.pages.agent import agent, conversation, prompt
+from harness.web.pages.agent import agent, conversation, prompt, runs
 from harness.web.pages.workspace import files, history, problems, recall
 
 PAGES = (
@@ -17,5 +17,6 @@ PAGES = (
     recall.router,
     agent.router,
     prompt.router,
+    runs.router,
     conversation.router,
 )

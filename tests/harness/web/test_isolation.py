@@ -84,6 +84,12 @@ CASES: dict[tuple[str, str], Case] = {
     ("PUT", "/api/v1/memory/blocks/{type}"): Case("agent", NEW_BLOCK, query="?agent_id={id}"),
     ("DELETE", "/api/v1/memory/blocks/{type}"): Case("agent", query="?agent_id={id}"),
     ("POST", "/api/v1/memory/recall"): Case("agent", {"agent_id": "{id}"}),
+    ("GET", "/api/agents/{id}/memory"): Case("agent"),
+    ("POST", "/api/agents/{id}/memory/reset"): Case("agent"),
+    ("GET", "/api/agents/{id}/runs"): Case("agent"),
+    ("POST", "/api/agents/{id}/runs"): Case("agent", {"prompt": "hello"}),
+    ("GET", "/api/runs/{id}"): Case("run"),
+    ("POST", "/api/runs/{id}/cancel"): Case("run"),
     ("POST", "/keys/{id}/revoke"): Case("key", form={}),
     ("POST", "/users/{id}/delete"): Case("user", form={"name": "mine"}),
     ("GET", "/w/{id}"): Case("workspace"),
@@ -104,6 +110,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/a/{id}/cancel"): Case("agent", form={"c": "pages"}),
     ("POST", "/a/{id}/settings"): Case("agent", form={"name": "mine"}),
     ("GET", "/a/{id}/prompt"): Case("agent"),
+    ("GET", "/a/{id}/runs"): Case("agent"),
+    ("POST", "/a/{id}/runs"): Case("agent", form={"prompt": "hello"}),
+    ("POST", "/a/{id}/memory"): Case("agent", form={"do": "reset"}),
+    ("GET", "/runs/{id}"): Case("run"),
+    ("POST", "/runs/{id}/cancel"): Case("run", form={}),
     ("GET", "/c/{id}"): Case("conversation"),
     ("GET", "/c/{id}/turns/{turn}"): Case("conversation"),
     ("GET", "/c/{id}/export"): Case("conversation"),
@@ -122,6 +133,7 @@ NOTHING_TO_NAME = {
         for m in ("GET", "POST")
         for family in ("keys", "users", "workspaces", "sandboxes", "agents")
     ),
+    ("GET", "/api/agents/memory-summary"),
     ("GET", "/v1/usage"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -170,6 +182,7 @@ def furnished(caller: Caller) -> dict[str, str]:
     caller.file(workspace["id"], f"notes/{FOREIGN}.md", f"{FOREIGN}\n".encode())
     made = {"user": user, "workspace": workspace, "sandbox": sandbox, "agent": agent, "key": key}
     done = taken(caller, agent["id"], "e1", FOREIGN, FOREIGN)
+    made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     ids = {family: record["id"] for family, record in made.items()}
     return {**ids, "conversation": done["conversationId"]}
 
@@ -220,7 +233,7 @@ def test_a_record_of_another_account_is_404_like_an_unknown_id(
     foreign = asked(tenants.bolt, method, path, case, record)
     assert foreign[0] == 404
     assert foreign == asked(tenants.bolt, method, path, case, nobodys(record))
-    if case.family != "key":  # which have no name to be found by
+    if case.family not in {"key", "run"}:  # which have no name to be found by
         assert foreign == asked(tenants.bolt, method, path, case, FOREIGN)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,14 +12,17 @@ from starlette.responses import Response
 from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import PrincipalServices
 from harness.jobs.job import JobView
+from harness.runs.active_memory import MemoryView
 from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.caller import Caller, services_of
 from harness.web.pages.account.sign_in import signed_in
+from harness.web.pages.agent.runs import is_owner
 from harness.web.pages.parts.form import Form
 from harness.web.pages.parts.rendering import led_to, link, shown
 from harness.web.pages.parts.route import PageRoute
 from workspaces.errors import Failure, Forbidden, NotFound
 from workspaces.home.workspaces import private_to_user
+from workspaces.ids import AgentId
 from workspaces.timestamp import Stamp
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
@@ -106,6 +109,8 @@ def _page(request: Request, caller: PrincipalServices) -> Response:
     lines = [_line(caller, record, attention) for record in records[:ROWS_MAX]]
     agents = caller.agents.list()
     attention += _waiting(caller, agents)
+    memories = caller.runs.memory_summary() if is_owner(caller) else {}
+    attention += _long_sessions(agents, memories)
     attention += _set_aside(caller)
     lines.sort(key=lambda line: line.at or "", reverse=True)
     return shown(
@@ -116,6 +121,7 @@ def _page(request: Request, caller: PrincipalServices) -> Response:
         workspaces=lines,
         workspaces_more=max(0, len(records) - ROWS_MAX),
         agents=agents[:ROWS_MAX],
+        memories=memories,
         agents_more=max(0, len(agents) - ROWS_MAX),
         default_model=caller.settings.model,
         spent=caller.usage.report(by="purpose").total,
@@ -178,6 +184,15 @@ def _waiting(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterat
             path = link(f"/a/{conversation.agent_id}", c=conversation.key)
             told = f"{name} asks to run {call.call.name} in “{conversation.key}”."
             yield Attention("waiting", "Approval", told, path, "Decide")
+
+
+def _long_sessions(
+    agents: Sequence[AgentRecord], memories: Mapping[AgentId, MemoryView]
+) -> Iterator[Attention]:
+    for agent in agents:
+        view = memories.get(agent.id)
+        if view is not None and view.warning is not None:
+            yield Attention("warn", agent.name, f"{view.warning}.", f"/a/{agent.id}", "Look")
 
 
 def _set_aside(caller: PrincipalServices) -> Iterator[Attention]:

@@ -14,16 +14,17 @@ from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import PrincipalServices
 from harness.conversations.conversation import Conversation
 from harness.conversations.event_status import EventStatus
-from harness.messages.event import Approval, Event, check_key
+from harness.messages.event import SHARED_KEY, Approval, Event, check_event_id, check_key
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import Entry
 from harness.web.http.caller import Caller
 from harness.web.pages.agent.conversation import places_of
+from harness.web.pages.agent.runs import active_memory_of, is_long
 from harness.web.pages.agent.transcript_view import turns_of
 from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.rendering import led_to, shown
 from harness.web.pages.parts.route import PageRoute
-from harness.web.routes.talk.turns import AgentPath, begin_event
+from harness.web.routes.talk.turns import AgentPath, begin_event, check_shared
 from workspaces.errors import Forbidden, NotFound
 from workspaces.ids import new_id
 
@@ -34,6 +35,9 @@ ENTRIES_MAX = 30
 
 CONVERSATIONS_MAX = 12
 """Conversations in the list beside the chat."""
+
+RUNS_SHOWN = 5
+"""Runs in the list beside the chat."""
 
 WORKSPACES_MAX = 100
 """Workspaces to choose from as mounts."""
@@ -54,8 +58,13 @@ def agent_page(
     if edit:
         return _settings(request, caller, agent)
     listed = caller.conversations.list(agent.id, limit=CONVERSATIONS_MAX)
+    memory = active_memory_of(caller, agent.id)
+    if not c and not new and memory is not None and memory.is_enabled:
+        c = SHARED_KEY  # chat and runs share one conversation
     if c:
-        conversation = caller.conversations.find(agent.id, check_key(c, "c"))
+        conversation = caller.conversations.find(agent.id, c)
+        if conversation is None and c != SHARED_KEY:
+            check_key(c, "c")
     else:
         conversation = listed[0] if listed and not new else None
     key = c or (conversation.key if conversation else _new_key(caller))
@@ -75,6 +84,10 @@ def agent_page(
         conversations=listed,
         turns=turns_of(entries, pending),
         is_cut=bool(entries) and entries[0].number > 1,
+        memory=memory,
+        is_long=memory is not None and is_long(memory),
+        is_shared=key == SHARED_KEY,
+        runs=caller.runs.list(agent.id, limit=RUNS_SHOWN) if memory is not None else [],
         following=following,
         stream=_stream(agent, following),
         event_id=new_id("evt"),
@@ -89,7 +102,11 @@ def agent_page(
 async def say(request: Request, caller: Caller, reference: AgentPath, form: Form) -> Response:
     """Send a message. The same form sent twice is one message: it carries the id of its event."""
     agent = await run_in_thread(caller.agents.get, reference)
-    event = Event.said(form.text("event"), form.text("c"), form.lines("text"))
+    key: str | None = form.text("c")
+    if key == SHARED_KEY:
+        check_shared(caller)
+        key = None
+    event = Event.said(form.text("event"), key, form.lines("text"))
     await begin_event(request, caller, agent, event)
     return led_to(request, f"/a/{agent.id}", c=event.conversation_key, e=event.id)
 
@@ -103,7 +120,9 @@ async def answer(request: Request, caller: Caller, reference: AgentPath, form: F
         is_allowed=form.text("do") == "approve",
         reason=form.text("reason") or None,
     )
-    event = Event(form.text("event"), form.text("c"), (approval,))
+    conversation = await run_in_thread(_conversation, caller, agent, form)
+    event_id = check_event_id(form.text("event"))
+    event = Event(event_id, conversation.key, (approval,), has_reserved_key=True)
     await begin_event(request, caller, agent, event)
     return led_to(request, f"/a/{agent.id}", c=event.conversation_key, e=event.id)
 
@@ -111,13 +130,17 @@ async def answer(request: Request, caller: Caller, reference: AgentPath, form: F
 @router.post("/cancel", response_model=None)
 async def cancel(request: Request, caller: Caller, reference: AgentPath, form: Form) -> Response:
     agent = await run_in_thread(caller.agents.get, reference)
-    key = form.text("c")
-    conversation = await run_in_thread(caller.conversations.find, agent.id, check_key(key, "c"))
-    if conversation is None:
-        raise NotFound("conversation", key)
+    conversation = await run_in_thread(_conversation, caller, agent, form)
     is_cancelled = await caller.dispatcher.cancel(conversation)
     said = "cancelled" if is_cancelled else "nothing"
-    return led_to(request, f"/a/{agent.id}", c=key, said=said)
+    return led_to(request, f"/a/{agent.id}", c=conversation.key, said=said)
+
+
+def _conversation(caller: PrincipalServices, agent: AgentRecord, form: SentForm) -> Conversation:
+    found = caller.conversations.find(agent.id, form.text("c"))
+    if found is None:
+        raise NotFound("conversation", form.text("c"))
+    return found
 
 
 @router.post("/settings", response_model=None)
@@ -141,9 +164,12 @@ def _config(caller: PrincipalServices, agent: AgentRecord, form: SentForm) -> di
             name = f"{name[:60]}-2"
         names.add(name)
         kept.append({"name": name, "workspaceId": workspace_id})
+    cron = " ".join(form.text("cron").split())
     return {
         "model": form.text("model") or None,
         "system": form.lines("system").strip() or None,
+        "defaultPrompt": form.lines("defaultPrompt").strip() or None,
+        "schedule": {"cron": cron, "timezone": form.text("timezone") or "UTC"} if cron else None,
         "sandbox": form.text("sandbox") or None,
         "workspaces": kept,
     }

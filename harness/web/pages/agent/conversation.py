@@ -137,8 +137,13 @@ def reset(request: Request, caller: Caller, conversation: PathConversation, form
 
 
 def agent_of(caller: PrincipalServices, conversation: Conversation) -> AgentRecord | None:
+    return agent_of_id(caller, conversation.agent_id)
+
+
+def agent_of_id(caller: PrincipalServices, agent_id: str) -> AgentRecord | None:
+    """Return an agent, or None if it was deleted."""
     try:
-        return caller.agents.get(conversation.agent_id)
+        return caller.agents.get(agent_id)
     except NotFound:
         return None
 

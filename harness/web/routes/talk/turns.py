@@ -218,12 +218,12 @@ async def take_turn(
     """
     event, is_followed = turn
     if event.conversation_key == SHARED_KEY:
-        _check_shared(caller)
+        check_shared(caller)
     agent = await run_in_thread(caller.agents.get, reference)
     return await accept_event(request, caller, agent, event, after if is_followed else None)
 
 
-def _check_shared(caller: PrincipalServices) -> None:
+def check_shared(caller: PrincipalServices) -> None:
     """Raise Refused unless the caller is the account's owner, to whom the shared conversation belongs."""
     if caller.principal.user_id != caller.principal.owner.id:
         raise Refused("conversationKey", None, "is required: only the owner shares a conversation")
