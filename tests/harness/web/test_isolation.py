@@ -90,6 +90,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/api/agents/{id}/runs"): Case("agent", {"prompt": "hello"}),
     ("GET", "/api/runs/{id}"): Case("run"),
     ("POST", "/api/runs/{id}/cancel"): Case("run"),
+    ("GET", "/v1/chains/{id}"): Case("chain"),
+    ("GET", "/v1/chains/{id}/stream"): Case("chain"),
+    ("POST", "/v1/chains/{id}/cancel"): Case("chain"),
     ("POST", "/keys/{id}/revoke"): Case("key", form={}),
     ("POST", "/users/{id}/delete"): Case("user", form={"name": "mine"}),
     ("GET", "/w/{id}"): Case("workspace"),
@@ -134,6 +137,8 @@ NOTHING_TO_NAME = {
         for family in ("keys", "users", "workspaces", "sandboxes", "agents")
     ),
     ("GET", "/api/agents/memory-summary"),
+    ("POST", "/v1/chains"),
+    ("ANY", "/mcp"),
     ("GET", "/v1/usage"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -183,6 +188,8 @@ def furnished(caller: Caller) -> dict[str, str]:
     made = {"user": user, "workspace": workspace, "sandbox": sandbox, "agent": agent, "key": key}
     done = taken(caller, agent["id"], "e1", FOREIGN, FOREIGN)
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
+    chain = {"agents": [agent["id"]], "task": FOREIGN}
+    made["chain"] = post("/v1/chains", chain, 202)
     ids = {family: record["id"] for family, record in made.items()}
     return {**ids, "conversation": done["conversationId"]}
 
@@ -193,7 +200,8 @@ def routes(site: Site) -> list[tuple[str, str]]:
     for mounted in site.app.routes:
         router = getattr(mounted, "original_router", None)
         for route in router.routes if router else [mounted]:
-            found += [(method, route.path) for method in sorted(route.methods - {"HEAD"})]
+            methods = route.methods or {"ANY"}  # None: it answers every method
+            found += [(method, route.path) for method in sorted(methods - {"HEAD"})]
     return found
 
 
@@ -233,7 +241,7 @@ def test_a_record_of_another_account_is_404_like_an_unknown_id(
     foreign = asked(tenants.bolt, method, path, case, record)
     assert foreign[0] == 404
     assert foreign == asked(tenants.bolt, method, path, case, nobodys(record))
-    if case.family not in {"key", "run"}:  # which have no name to be found by
+    if case.family not in {"key", "run", "chain"}:  # which have no name to be found by
         assert foreign == asked(tenants.bolt, method, path, case, FOREIGN)
 
 

@@ -120,7 +120,7 @@ def test_a_value_that_is_not_escaped_would_be_found(browser: Browser, stage: Sta
             broken = html.replace("</main>", f"{planted}</main>")
             ada.page.route(
                 "**/planted",
-                lambda route, body=broken: route.fulfill(body=body, content_type="text/html"),
+                lambda route, _, body=broken: route.fulfill(body=body, content_type="text/html"),
             )
             ada.page.goto(f"{stage.url}/planted")
             with pytest.raises(AssertionError):
