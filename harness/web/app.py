@@ -132,7 +132,9 @@ def create_app(
     app.state.access = access
     by_default = by_secret if asks_for_keys else without_keys
     app.state.authenticate = authenticate or by_default(access)
-    app.state.signs_in = authenticate is None  # else the platform has a sign-in page of its own
+    app.state.asks_for_keys = asks_for_keys
+    # else the platform has a sign-in page of its own, or nobody signs in
+    app.state.signs_in = authenticate is None and asks_for_keys
     app.state.timeouts = patience or ServerTimeouts()
     app.state.worker_pool = WorkerPool(drain_s=app.state.timeouts.turns_s)
     app.state.shutdown = ShutdownNotice()

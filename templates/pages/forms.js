@@ -28,6 +28,15 @@
     replace(await answer.text(), answer.url);
   };
 
+  // A page that will soon be different says after how many seconds to ask again.
+  function again() {
+    const seconds = Number(document.getElementById("main").dataset.again);
+    const here = location.href;
+    if (seconds) setTimeout(() => { if (location.href === here) window.reloadMain(); }, 1000 * seconds);
+  }
+  document.addEventListener("DOMContentLoaded", again);
+  document.addEventListener("main-replaced", again);
+
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     if (event.defaultPrevented || form.method !== "post" || "whole" in form.dataset) return;

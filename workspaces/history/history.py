@@ -409,7 +409,11 @@ class History:
             log.FORMAT,
             f"--skip={skip}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
-            *(["--regexp-ignore-case", f"-G{_SPECIAL.sub(_bracketed, holding)}"] if holding else []),
+            *(
+                ["--regexp-ignore-case", f"-G{_SPECIAL.sub(_bracketed, holding)}"]
+                if holding
+                else []
+            ),
             "--end-of-options",
             revision,
             "--",

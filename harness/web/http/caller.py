@@ -41,7 +41,7 @@ def by_secret(access: Access) -> Authenticate:
         session_id = session_of(request)
         if session_id is not None:
             find = access.principal_of_session
-            return await run_in_thread(find, session_id, as_user=_named_user(request))
+            return await run_in_thread(find, session_id, as_user=named_user(request))
         secret = secret_of(request)
         if secret is None:
             raise Unauthorized

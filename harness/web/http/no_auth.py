@@ -17,7 +17,7 @@ from harness.web.http.caller import Authenticate, by_secret, named_user, secret_
 from harness.web.http.errors import HttpFailure
 from workspaces.accounts.account import Principal
 
-_CLOSED = re.compile(r"/mcp(/.*)?|/accounts/?|/accounts/me(/users/[^/]*)?/keys(/.*)?")
+_CLOSED = re.compile(r"/mcp(/.*)?|/accounts/?|/accounts/me(/users/[^/]*)?/keys(/.*)?|/keys(/.*)?")
 
 
 class NeedsKeys(HttpFailure):

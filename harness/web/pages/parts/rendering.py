@@ -55,6 +55,8 @@ class Frame:
     """The code of the notice about what was just done."""
     undo: str
     """The revision that undoes it."""
+    has_keys: bool
+    """False on a server without keys, which makes none."""
     has_memory: bool = False
     has_decisions: bool = False
 
@@ -77,6 +79,7 @@ def shown(
         is_session=caller is not None and session_of(request) is not None,
         token=form_token(request),
         place=request.url.path,
+        has_keys=request.app.state.asks_for_keys,
         said=query.get("said", ""),
         undo=query.get("undo", ""),
     )
