@@ -587,8 +587,7 @@ def _clock(settings: Settings) -> Clock:
 
 
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
-    """Return the store of values that are too large for a record. Every machine that has the record can
-    read it."""
+    """Return the store of values too large for a record. Every machine with the record can read it."""
     if not are_shared(settings.records):
         return FileBlobs(settings.home.entries, settings.home.entries_staging)
     if place is None:
