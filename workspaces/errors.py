@@ -267,6 +267,7 @@ class Undecided(Unavailable):
             cause.what,
             f"{cause.reason}; so the write of {path!r} is not decided, and may still take effect",
             remedy="read the file when the store answers again, and repeat the write if it is not there",
+            store=cause.store,
         )
         self.path = path
 

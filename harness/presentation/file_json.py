@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from harness.conversations.conversation import Conversation
@@ -16,17 +17,25 @@ from workspaces.problem import Problem
 from workspaces.revision import Revision, RevisionId
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.scan import Tree
-from workspaces.workspace.decided_files import Written
+from workspaces.workspace.decided_files import FilesChange, Written
+from workspaces.workspace.remote_port import RemoteEntry
 
 FileJson = dict[str, Any]
 
 
 def listing(tree: Tree) -> list[FileJson]:
     """Return the files of a tree, without conflict copies: these are problems to be solved and no memory."""
+    return entries_listing(
+        RemoteEntry(path, state.size, state.version) for path, state in tree.files.items()
+    )
+
+
+def entries_listing(files: Iterable[RemoteEntry]) -> list[FileJson]:
+    """Return the files that several servers share, as `listing` does."""
     return [
-        {"path": path, "size": state.size, "version": state.version}
-        for path, state in tree.files.items()
-        if not is_conflict(path)
+        {"path": file.path, "size": file.size, "version": file.version}
+        for file in files
+        if not is_conflict(file.path)
     ]
 
 
@@ -45,6 +54,16 @@ def written_document(written: Written) -> FileJson:
 
 def reverted_document(reference: str, revision: RevisionId | None) -> FileJson:
     return {"reverted": reference, "revision": revision, "durable": HERE.as_json()}
+
+
+def undone_document(reference: str, change: FilesChange) -> FileJson:
+    """Return what an undo over an API has changed, and what it has left."""
+    return {
+        **reverted_document(reference, change.revision),
+        "files": [written.path for written in change.done],
+        "left": [{"path": path, "message": str(failure)} for path, failure in change.left],
+        "durable": change.durable.as_json(),
+    }
 
 
 def problem_document(problem: Problem) -> FileJson:

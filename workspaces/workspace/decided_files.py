@@ -48,6 +48,7 @@ from workspaces.errors import (
 )
 from workspaces.file import File, as_bytes
 from workspaces.history.history import History, View
+from workspaces.history.revert import Files
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import SYNC, Author, RevisionId
@@ -79,6 +80,10 @@ EditFile = Callable[[bytes | None], bytes | None]
 several times, under the writer lock, and raises to refuse. What it raises reaches the caller."""
 
 
+EditFiles = Callable[[Files], Files]
+"""Returns the new content of files (None: deleted) from their present content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     path: WorkspacePath
@@ -94,6 +99,20 @@ class Written:
     is_undecided: bool = False
     """True if the store did not answer and the caller takes a write that waits: it is here, and the sync
     sends it. What others wrote meanwhile is then merged with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesChange:
+    """A change of several files."""
+
+    revision: RevisionId | None
+    """The last revision. None if nothing changed."""
+    done: tuple[Written, ...] = ()
+    left: tuple[tuple[WorkspacePath, Failure], ...] = ()
+    """Files that are not changed, with the reason. Others were changed before it was known."""
+    durable: Durable = HERE
+    is_undecided: bool = False
+    """As in `Written`."""
 
 
 class DecidedFiles:
@@ -228,6 +247,33 @@ class DecidedFiles:
         by = by.saying("Restored", revision or "")
         return self.edit(path, lambda _: data, by=by, check=check, may_wait=may_wait)
 
+    def change(self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author) -> FilesChange:
+        """Change several files where the store decides: one after the other, each on its newest content.
+
+        First `plan` sees all of them. If it refuses, nothing is changed. Then it sees each file again, alone,
+        when that is decided.
+        """
+        now: dict[WorkspacePath, bytes | None] = {path: self._content(path) for path in paths}
+        planned = list(plan(now))
+        done: list[Written] = []
+        for number, path in enumerate(planned):
+
+            def one(before: bytes | None, path: WorkspacePath = path) -> bytes | None:
+                after = plan({path: before})
+                if path not in after:
+                    raise _NothingToDo
+                return after[path]
+
+            try:
+                done.append(self.edit(path, one, by=by))
+            except _NothingToDo:
+                continue
+            except Failure as failure:
+                if not done:
+                    raise
+                return _changed(done, [(other, failure) for other in planned[number:]])
+        return _changed(done, [])
+
     def decide(
         self, path: WorkspacePath, plan: EditFile, *, by: Author, is_register: bool
     ) -> Written:
@@ -292,6 +338,13 @@ class DecidedFiles:
         except (WorkspaceBusy, _BothChanged, MassDeletion):
             return remote.ask(path, remote.known(path))
 
+    def _content(self, path: WorkspacePath) -> bytes | None:
+        try:
+            with _deciding(path):
+                return self.read(path).data
+        except NotFound:
+            return None
+
     def _decision(self, remote: Remote, held: HeldLock, path: WorkspacePath) -> _Decision:
         return _Decision(
             self._edits,
@@ -325,6 +378,10 @@ class DecidedFiles:
         if data is None:
             raise NotFound("file", path)
         return data
+
+
+class _NothingToDo(Exception):
+    """Another server has made the same change."""
 
 
 class _BothChanged(Exception):
@@ -475,6 +532,12 @@ def _deciding(path: WorkspacePath) -> Generator[None]:
         raise
     except Unavailable as error:
         raise Undecided(path, error) from error
+
+
+def _changed(done: Sequence[Written], left: Sequence[tuple[WorkspacePath, Failure]]) -> FilesChange:
+    revisions = [written.revision for written in done if written.revision is not None]
+    last = revisions[-1] if revisions else None
+    return FilesChange(last, tuple(done), tuple(left), Durable(files="s3"))
 
 
 def _checked(edit: EditFile, check: VersionCheck) -> EditFile:

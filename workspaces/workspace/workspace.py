@@ -23,7 +23,7 @@ from pathlib import Path
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.coordination.writer_lock import WAIT_S, WriterLock
-from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable, Undecided
 from workspaces.file import File, as_bytes
 from workspaces.history.file_origins import FileOrigins
 from workspaces.history.git.objects import ObjectId
@@ -45,7 +45,7 @@ from workspaces.tree.merge_marks import describe_merge, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
 from workspaces.tree.safe_replace import SafeReplace
 from workspaces.tree.scan import Known, OnFileRead, Tree
-from workspaces.workspace.decided_files import DecidedFiles, Written
+from workspaces.workspace.decided_files import DecidedFiles, EditFiles, FilesChange, Written
 from workspaces.workspace.incoming_changes import (
     ApplyResult,
     IncomingChange,
@@ -64,9 +64,6 @@ is better read anew."""
 
 RACES_MAX = 20
 """Limit of attempts of an unconditional write, when a program without the lock changed the file first."""
-
-EditFiles = Callable[[Files], Files]
-"""Return the new content of files (None: deleted) from their present content."""
 
 
 @dataclass(slots=True)
@@ -87,6 +84,15 @@ class Command:
         """Return the problems that the command left: files that cannot be kept."""
         before = set(self.before.problems)
         return [problem for problem in self.after.problems if problem not in before]
+
+
+@dataclass(frozen=True, slots=True)
+class _Undo:
+    """The undo of one revision: its files, and their content after it."""
+
+    revision: RevisionId
+    paths: Sequence[WorkspacePath]
+    plan: EditFiles
 
 
 class Workspace:
@@ -306,14 +312,37 @@ class Workspace:
 
         Raises: Refused when the same lines were changed again since.
         """
-        revision = self._history.show(view).revision.id
-        paths = touched_paths(self._history, revision)
+        undo = self._undo(view)
+        by = (by or self._author).saying("Reverted", undo.revision)
+        return self.change(undo.paths, undo.plan, by=by)
+
+    def undo(self, view: View, *, by: Author, may_wait: bool = False) -> FilesChange:
+        """Undo one revision over an API. Where several servers share the records, the store decides about
+        each file in turn. Else this is `revert`.
+
+        Raises: as `revert` does. Undecided when the store does not answer, unless the caller `may_wait`.
+        """
+        undo = self._undo(view)
+        by = by.saying("Reverted", undo.revision)
+        is_undecided = False
+        if self.decided.is_register:
+            try:
+                return self.decided.change(undo.paths, undo.plan, by=by)
+            except Undecided:
+                if not may_wait:
+                    raise
+                is_undecided = True
+        done: dict[WorkspacePath, Written] = {}
 
         def plan(now: Files) -> Files:
-            return undo_changes(self._history, revision, now)
+            after = undo.plan(now)
+            done.clear()
+            for path, data in after.items():
+                done[path] = Written(path, None if data is None else version_of(data), None)
+            return after
 
-        by = (by or self._author).saying("Reverted", revision)
-        return self.change(paths, plan, by=by)
+        revision = self.change(undo.paths, plan, by=by)
+        return FilesChange(revision, tuple(done.values()), is_undecided=is_undecided)
 
     def change(
         self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author
@@ -439,6 +468,14 @@ class Workspace:
         """Return True if a file has no uncommitted edits, nor has a directory, as far as the stats of its
         `known` files show."""
         return self._edits.is_clean(file, directory, known)
+
+    def _undo(self, view: View) -> _Undo:
+        revision = self._history.show(view).revision.id
+
+        def plan(now: Files) -> Files:
+            return undo_changes(self._history, revision, now)
+
+        return _Undo(revision, touched_paths(self._history, revision), plan)
 
     def _set(
         self, path: WorkspacePath, data: bytes | None, by: Author, expect: Version | Wildcard

@@ -29,6 +29,7 @@ from workspaces.errors import (
     TooMany,
     Unauthorized,
     Unavailable,
+    Undecided,
     WorkspaceBusy,
 )
 from workspaces.validation import StrictModel
@@ -168,6 +169,9 @@ def broken(path: str = "") -> Json:
     return Json({"error": {"code": "bug", "message": message}}, 500)
 
 
+_ASYNC = "With `Prefer: respond-async`, a write without a condition is kept here and sent later."
+
+
 def _outcome(failure: Failure) -> tuple[int, Headers]:
     match failure:
         case HttpFailure():
@@ -185,6 +189,9 @@ def _sentence(failure: Failure) -> str:
         return f"there is no such {failure.what}"
     if isinstance(failure, Busy):  # the process id means nothing on another machine
         return f"{failure.what} is in use by {failure.holder}; {failure.remedy}"
+    if isinstance(failure, Undecided):
+        store = failure.store or "the store"
+        return f"{store[:1].upper()}{store[1:]}: {failure.reason}; {failure.remedy}. {_ASYNC}"
     if isinstance(failure, Unavailable) and failure.store:
         return f"{failure.store[:1].upper()}{failure.store[1:]}: {failure.reason}. Try again later."
     if isinstance(failure, Unavailable):  # `what` is left out: it may be a path on our disk

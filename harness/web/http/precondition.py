@@ -1,33 +1,23 @@
 """The preconditions `If-Match` and `If-None-Match` of a request on a file (RFC 9110, section 13).
 
-A condition is checked against the current version, and the write then expects exactly that version. If
-another writer was faster in between, the condition is checked again. So every form of condition, lists
-included, works as one compare-and-swap.
+The door of writes (`workspaces.workspace.decided_files`) checks a condition against the version that it is
+about to replace. So every form of condition, lists included, works as one compare-and-swap.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from starlette.datastructures import Headers
 
 from harness.web.http.errors import Malformed, Stale
-from workspaces.conditions import ABSENT, ANY, Wildcard
-from workspaces.errors import AlreadyExists, Conflict, Unavailable
 from workspaces.ids import Version
-
-TRIES_MAX = 20
-"""Attempts before a write is refused. No real file changes between check and write so many times in a row."""
+from workspaces.workspace.decided_files import VersionCheck
 
 _TAG = re.compile(r'(?P<weak>W/)?"(?P<tag>[\x21\x23-\x7e\x80-\xff]*)"')
 _SEPARATOR = re.compile(r"[ \t]*,[ \t,]*")
-
-T = TypeVar("T")
-
-Expectation = Version | Wildcard
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +77,10 @@ class Precondition:
         """Return True if the reader already has this version."""
         return self.none_match is not None and self.none_match.match(version, weakly=True)
 
-    def act(self, look: Callable[[], Version | None], act: Callable[[Expectation], T]) -> T:
-        """Return the result of `act` on a version that satisfies the condition. `look` returns the current
-        version.
-
-        Raises:
-            Stale: the condition does not hold.
-            Unavailable: the file changed between check and write `TRIES_MAX` times.
-        """
-        if not self.is_stated:
-            return act(ANY)
-        for _ in range(TRIES_MAX):
-            version = look()
-            self.check(version)
-            try:
-                return act(ABSENT if version is None else version)
-            except Conflict as conflict:
-                if isinstance(conflict, AlreadyExists) and look() is None:
-                    raise  # another file with a similar name is in the way
-        raise Unavailable("the file", "it changes faster than the condition can be checked")
+    @property
+    def as_check(self) -> VersionCheck | None:
+        """Return the condition for the door of writes, or None if the request states none."""
+        return self.check if self.is_stated else None
 
 
 def etag(version: Version) -> str:

@@ -5,18 +5,21 @@ A file is sent as text or as bytes, never with a type that a browser would run. 
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi import Query as QueryOf
 
-from harness.presentation.file_json import listing, written_document
+from harness.presentation.file_json import entries_listing, written_document
 from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.body import read_body
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.pagination import page_of, page_schema, whole
-from harness.web.http.precondition import Expectation, Precondition, etag
+from harness.web.http.precondition import Precondition, etag
+from harness.web.http.preference import APPLIED, PREFER, may_wait
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
@@ -32,11 +35,8 @@ from harness.web.http.route_docs import (
 from workspaces.errors import NotFound
 from workspaces.file import File
 from workspaces.history.history import HEAD
-from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
-from workspaces.revision import Author
 from workspaces.workspace.decided_files import Written
-from workspaces.workspace.workspace import Workspace
 
 router = APIRouter(
     route_class=Route,
@@ -50,7 +50,9 @@ FilePath = Annotated[str, Path(description="Path relative to the workspace.")]
 
 BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
 DURABLE = object_of({name: {"enum": ["s3", "here"]} for name in ("files", "history")})
-FILE = object_of({"path": TEXT, "size": NUMBER, "version": TEXT}, optional=["size", "version"])
+FILE = object_of(
+    {"path": TEXT, "size": NUMBER, "version": TEXT_OR_NULL}, optional=["size", "version"]
+)
 WRITTEN = object_of(
     {"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL, "durable": DURABLE}
 )
@@ -87,6 +89,11 @@ CONDITIONS = {
 }
 
 
+WRITING = {"parameters": [*CONDITIONS["parameters"], PREFER]}
+WAITS = "S3 does not answer. The write is on this server alone, and is sent later."
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
 class FileListQuery(Query):
     prefix: str = ""
     """Only paths that begin with this text, as in `notes/`."""
@@ -113,9 +120,13 @@ class FileReadQuery(Query):
     ),
 )
 def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()]) -> Json:
-    """List the files in the order of their paths. For a revision, list only the paths."""
+    """List the files in the order of their paths. For a revision, list only the paths.
+
+    Where several servers share the records, `version` is null for a file that another server wrote and this
+    one has not fetched yet. Reading the file returns it.
+    """
     if query.revision == HEAD:
-        files = listing(place.scan())
+        files = entries_listing(place.decided.list())
     else:
         files = [{"path": path} for path in place.files(view=query.revision)]
     after = query.cursor or ""
@@ -150,7 +161,8 @@ def read_file(
 ) -> Response:
     condition = Precondition.of(request.headers)
     try:
-        file = place.read(path, view=query.revision)
+        is_present = query.revision == HEAD
+        file = place.decided.read(path) if is_present else place.read(path, view=query.revision)
     except NotFound:
         condition.check_match(None)
         raise
@@ -172,9 +184,10 @@ def read_file(
             description="The file was replaced, or already had these bytes.",
         ),
         **answers(WRITTEN, WRITTEN_EXAMPLE, status=201, description="The file is new."),
+        **answers(WRITTEN, WRITTEN_EXAMPLE, status=202, description=WAITS),
         **refusals(408, 409, 412, 413),
     },
-    openapi_extra={**CONDITIONS, "requestBody": {"required": True, "content": BYTES}},
+    openapi_extra={**WRITING, "requestBody": {"required": True, "content": BYTES}},
 )
 async def write_file(
     request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
@@ -184,46 +197,49 @@ async def write_file(
     path = WorkspacePath(path)
     quota = place.record.config.quota
     data = await read_body(request, bytes_max=quota.file_bytes, what=repr(path))
-    return await run_in_thread(_write, place, path, data, condition, caller.principal.author("api"))
+    author, check, waits = (
+        caller.principal.author("api"),
+        condition.as_check,
+        may_wait(request.headers),
+    )
+    write = place.decided.write
+    written = await run_in_thread(write, path, data, by=author, check=check, may_wait=waits)
+    headers = {"ETag": etag(written.version)} if written.version else {}
+    return written_answer(written, written_document(written), headers)
 
 
 @router.delete(
     "/{path:path}",
     summary="Delete a file",
     response_model=None,
-    responses={**answers(GONE, GONE_EXAMPLE), **refusals(409, 412)},
-    openapi_extra=CONDITIONS,
+    responses={
+        **answers(GONE, GONE_EXAMPLE),
+        **answers(GONE, GONE_EXAMPLE, status=202, description=WAITS),
+        **refusals(409, 412),
+    },
+    openapi_extra=WRITING,
 )
 def delete_file(
     request: Request, caller: Caller, place: CallerWorkspace, path: FilePath
 ) -> Response:
     """Delete a file. Its last version stays in the history."""
-    author = caller.principal.author("api")
-
-    def delete(expect: Expectation) -> Written:
-        return place.delete(path, by=author, expect=expect)
-
-    deleted = Precondition.of(request.headers).act(lambda: _version(place, path), delete)
+    deleted = place.decided.delete(
+        path,
+        by=caller.principal.author("api"),
+        check=Precondition.of(request.headers).as_check,
+        may_wait=may_wait(request.headers),
+    )
     facts = {"revision": deleted.revision, "durable": deleted.durable.as_json()}
-    return Json({"deleted": True, **facts})
+    return written_answer(deleted, {"deleted": True, **facts})
 
 
-def _write(
-    place: Workspace, path: WorkspacePath, data: bytes, condition: Precondition, author: Author
-) -> Response:
-    def write(expect: Expectation) -> Written:
-        return place.write(path, data, by=author, expect=expect)
-
-    written = condition.act(lambda: _version(place, path), write)
-    headers = {"ETag": etag(written.version)} if written.version else {}
-    return Json(written_document(written), 201 if written.created else 200, headers)
-
-
-def _version(place: Workspace, path: str) -> Version | None:
-    try:
-        return place.read(path).version
-    except NotFound:
-        return None
+def written_answer(
+    written: Written, document: dict[str, Any], headers: Mapping[str, str] = NO_HEADERS
+) -> Json:
+    """Return the answer to a write: 202 if S3 has not decided it yet."""
+    if written.is_undecided:
+        return Json(document, 202, {**headers, **APPLIED})
+    return Json(document, 201 if written.created else 200, dict(headers))
 
 
 def _content_type(file: File) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi import Query as QueryOf
 from pydantic import Field
 
@@ -17,14 +17,15 @@ from harness.presentation.file_json import (
     difference_document,
     line_document,
     problem_document,
-    reverted_document,
     revision_document,
+    undone_document,
     written_document,
 )
 from harness.web.http.body import Fields
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.pagination import PAGE, in_camel_case, page_of, page_schema, whole
+from harness.web.http.preference import APPLIED, PREFER, may_wait
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
@@ -43,7 +44,7 @@ from harness.web.http.route_docs import (
     schema_of,
     takes,
 )
-from harness.web.routes.files.files import DURABLE, WRITTEN, WRITTEN_EXAMPLE
+from harness.web.routes.files.files import DURABLE, WAITS, WRITTEN, WRITTEN_EXAMPLE
 from workspaces.errors import Refused, Unavailable, WorkspaceBusy
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
@@ -106,6 +107,17 @@ LINE: Schema = object_of(
     }
 )
 PROBLEM: Schema = object_of({"path": TEXT, "kind": TEXT, "detail": TEXT})
+
+
+REVERTED: Schema = object_of(
+    {
+        "reverted": TEXT,
+        "revision": TEXT_OR_NULL,
+        "files": list_of(TEXT),
+        "left": list_of(object_of({"path": TEXT, "message": TEXT})),
+        "durable": DURABLE,
+    }
+)
 
 
 class LogQuery(Query):
@@ -222,19 +234,33 @@ def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Js
     "/restore",
     summary="Restore a file",
     response_model=None,
-    responses={**answers(WRITTEN, WRITTEN_EXAMPLE), **refusals(409, *READING_JSON)},
-    openapi_extra=takes(
-        schema_of(RestoreRequest), {"path": "MEMORY.md", "revision": WRITTEN_EXAMPLE["revision"]}
-    ),
+    responses={
+        **answers(WRITTEN, WRITTEN_EXAMPLE),
+        **answers(WRITTEN, WRITTEN_EXAMPLE, status=202, description=WAITS),
+        **refusals(409, *READING_JSON),
+    },
+    openapi_extra={
+        "parameters": [PREFER],
+        **takes(
+            schema_of(RestoreRequest),
+            {"path": "MEMORY.md", "revision": WRITTEN_EXAMPLE["revision"]},
+        ),
+    },
 )
-def restore(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
+def restore(request: Request, caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     """Restore a file to its state at a revision, as a new revision.
 
     If the revision does not have the file, the file is deleted.
     """
     body = parse(RestoreRequest, fields)
     by = caller.principal.author("api")
-    return Json(written_document(place.restore(body.path, body.revision, by=by)))
+    waits = may_wait(request.headers)
+    written = place.decided.restore(body.path, body.revision, by=by, may_wait=waits)
+    return Json(
+        written_document(written),
+        202 if written.is_undecided else 200,
+        APPLIED if written.is_undecided else None,
+    )
 
 
 @router.post(
@@ -242,19 +268,31 @@ def restore(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     summary="Undo one revision",
     response_model=None,
     responses={
-        **answers(object_of({"reverted": TEXT, "revision": TEXT_OR_NULL, "durable": DURABLE})),
+        **answers(REVERTED),
+        **answers(REVERTED, status=202, description=WAITS),
         **refusals(409, *READING_JSON),
     },
-    openapi_extra=takes(schema_of(RevertRequest), {"revision": WRITTEN_EXAMPLE["revision"]}),
+    openapi_extra={
+        "parameters": [PREFER],
+        **takes(schema_of(RevertRequest), {"revision": WRITTEN_EXAMPLE["revision"]}),
+    },
 )
-def revert(caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
+def revert(request: Request, caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     """Undo the changes of a revision and keep later ones.
+
+    Where several servers share the records, S3 decides about each file in turn. `files` lists those that were
+    changed, `left` those that were not, because another server changed them in between.
 
     The request is refused if later changes touch the same lines.
     """
     revision = parse(RevertRequest, fields).revision
-    made = place.revert(revision, by=caller.principal.author("api"))
-    return Json(reverted_document(revision, made))
+    by, waits = caller.principal.author("api"), may_wait(request.headers)
+    made = place.undo(revision, by=by, may_wait=waits)
+    return Json(
+        undone_document(revision, made),
+        202 if made.is_undecided else 200,
+        APPLIED if made.is_undecided else None,
+    )
 
 
 @router.get(

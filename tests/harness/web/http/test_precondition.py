@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from starlette.datastructures import Headers
 
 from harness.web.http.errors import Malformed, Stale
-from harness.web.http.precondition import Expectation, Precondition, etag
-from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import AlreadyExists, Conflict, Unavailable
+from harness.web.http.precondition import Precondition, etag
 from workspaces.ids import Version, version_of
 
 ONE, TWO = version_of(b"one"), version_of(b"two")
@@ -110,54 +106,9 @@ def test_if_match_and_if_none_match_must_both_hold() -> None:
     assert not holds(both, None)
 
 
-def test_a_request_without_a_precondition_writes_over_any_version() -> None:
-    expected: list[Expectation] = []
-    of().act(lambda: ONE, expected.append)
-    assert expected == [ANY]
-
-
-def test_the_write_expects_exactly_the_version_that_the_precondition_checked() -> None:
-    expected: list[Expectation] = []
-    of(if_match=f"{etag(ONE)}, {etag(TWO)}").act(lambda: TWO, expected.append)
-    of(if_none_match="*").act(lambda: None, expected.append)
-    assert expected == [TWO, ABSENT]
-
-
-def test_after_a_conflicting_write_the_precondition_is_checked_again() -> None:
-    seen: Iterator[Version | None] = iter([ONE, TWO])
-    acts: list[Expectation] = []
-
-    def act(expect: Expectation) -> str:
-        acts.append(expect)
-        if expect == ONE:
-            raise Conflict("file", "x", expected=ONE, actual=TWO)
-        return "done"
-
-    assert of(if_match="*").act(lambda: next(seen), act) == "done"
-    assert acts == [ONE, TWO]
-
-
-def test_a_precondition_that_a_conflicting_write_broke_is_stale() -> None:
-    seen: Iterator[Version | None] = iter([None, ONE, ONE])
-
-    def act(expect: Expectation) -> None:
-        raise AlreadyExists("file", "x")
-
-    with pytest.raises(Stale, match="the file already exists"):
-        of(if_none_match="*").act(lambda: next(seen), act)
-
-
-def test_a_conflict_with_a_similar_file_name_is_not_a_stale_precondition() -> None:
-    def act(expect: Expectation) -> None:
-        raise AlreadyExists("file", "X")
-
-    with pytest.raises(AlreadyExists):
-        of(if_none_match="*").act(lambda: None, act)
-
-
-def test_a_file_that_changes_at_every_attempt_is_unavailable() -> None:
-    def act(expect: Expectation) -> None:
-        raise Conflict("file", "x", expected=ONE, actual=TWO)
-
-    with pytest.raises(Unavailable, match="faster"):
-        of(if_match="*").act(lambda: ONE, act)
+def test_a_request_without_a_precondition_is_unconditional() -> None:
+    assert of().as_check is None
+    stated = of(if_match=etag(ONE)).as_check
+    assert stated is not None
+    with pytest.raises(Stale):
+        stated(TWO)
