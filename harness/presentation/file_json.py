@@ -57,7 +57,7 @@ def reverted_document(reference: str, revision: RevisionId | None) -> FileJson:
 
 
 def undone_document(reference: str, change: FilesChange) -> FileJson:
-    """Return what an undo over an API has changed, and what it has left."""
+    """Return the files that an undo over an API changed, and those that it left."""
     return {
         **reverted_document(reference, change.revision),
         "files": [written.path for written in change.done],

@@ -52,10 +52,16 @@ class Home:
     key: str
 
     @contextmanager
-    def served(self, port: int = 0, *, log: Path = Path(os.devnull)) -> Iterator[Server]:
+    def served(
+        self,
+        port: int = 0,
+        *,
+        log: Path = Path(os.devnull),
+        command: tuple[str, ...] = COMMAND,
+    ) -> Iterator[Server]:
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [*COMMAND, "up", "--port", str(port)],
+                [*command, "up", "--port", str(port)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
