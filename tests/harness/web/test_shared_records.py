@@ -254,8 +254,10 @@ class Client:
 
 @dataclass
 class Traffic:
-    histories: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
-    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    histories: dict[str, list[Operation]] = field(
+        default_factory=lambda: defaultdict[str, list[Operation]](list)
+    )
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
     seconds: float = 0.0
 
     def unlinearizable(self, *, has_others: bool = False) -> list[str]:
@@ -362,7 +364,7 @@ def _everything(machine: Harness, namespace: Any) -> str:
 
 
 def test_a_write_at_one_server_is_seen_at_the_other_and_decides_there(pair: Pair) -> None:
-    with Client(pair, defaultdict(list), 0) as client:
+    with Client(pair, defaultdict[str, list[Operation]](list), 0) as client:
         made = client.ask(0, "PUT", "a.md", data=b"one\n")
         assert made is not None and made.status == 201
         read = client.ask(1, "GET", "a.md")
