@@ -11,7 +11,7 @@ from workspaces.workspace.decided_files import DecidedFiles
 
 def read(self: DecidedFiles, path: str) -> File:
     path = WorkspacePath(path)
-    blob = self._edits.blob(path)
+    blob = self._edits.blob(path)  # pyright: ignore[reportPrivateUsage]
     if blob is None:
         raise NotFound("file", path)
     return File(path, blob.data)

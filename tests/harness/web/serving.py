@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -58,7 +58,7 @@ class Home:
         *,
         log: Path = Path(os.devnull),
         command: tuple[str, ...] = COMMAND,
-    ) -> Iterator[Server]:
+    ) -> Generator[Server]:
         with log.open("wb") as stderr:
             process = subprocess.Popen(
                 [*command, "up", "--port", str(port)],

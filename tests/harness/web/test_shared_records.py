@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,7 +82,7 @@ def pair(homes: tuple[Home, Home]) -> Iterator[Pair]:
 
 
 @contextmanager
-def opened(homes: tuple[Home, Home], *, second: tuple[str, ...] = COMMAND) -> Iterator[Pair]:
+def opened(homes: tuple[Home, Home], *, second: tuple[str, ...] = COMMAND) -> Generator[Pair]:
     a, b = homes
     with Harness.open(a.terminal.home) as harness:
         workspace_id = harness.rooms.workspaces.create("shared").record.id
