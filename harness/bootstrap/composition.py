@@ -220,11 +220,9 @@ class Application:
             return ToolPrograms(self.sandbox, None)
 
     def close(self) -> None:
-        if self._clients is not None:
-            self._clients.close()
-        self.records.close()
-        if self.place is not None:
-            self.place.close()
+        for closing in (self._clients, self.records, self.place):
+            if closing is not None:
+                closing.close()
 
     def _services_of_job(self, job: Job) -> PrincipalServices:
         """Return the services of the principal who enqueued the job."""
