@@ -1,4 +1,5 @@
 """The functions that take a stranger's text. Whoever writes another one adds it here."""
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
 from harness.integrations import import_notes, json_edit, line_union
-from harness.memory import similar
+from harness.memory import secrets, similar
 from harness.memory.blocks import block, condition
 from harness.memory.facts import fact, fact_file
 from harness.messages.message import user
@@ -168,6 +169,22 @@ FUNCTIONS: Sequence[Function] = (
     Function("compact.chunk", lambda text: summary_plan.chunk([text, text[:100]], 5000)),
     Function("delta.hunks", _pair(lambda a, b: delta.hunks(a.split("\n"), b.split("\n")))),
     Function("repair.sound", repair.sound),
+    Function(
+        "secrets.redact",
+        secrets.redact,
+        (
+            Hostile("", "-----BEGIN PRIVATE KEY-----\n", ""),
+            Hostile("-----BEGIN PRIVATE KEY-----", "-", "x"),
+            Hostile("", "eyJ", ".eyJ"),
+            Hostile("", "eyJaaaaaaaaaa.", ""),
+            Hostile("", "://a", ""),
+            Hostile("", "://:", "@"),
+            Hostile("", "token", "="),
+            Hostile("", "token=", ""),
+            Hostile("password=", "a1", ""),
+            Hostile("", "basic ", ""),
+        ),
+    ),
     Function("similar.word_set", similar.word_set),
     Function("block.entry_starts", block.entry_starts),
     Function("block.content_of", block.content_of),
@@ -240,7 +257,11 @@ FUNCTIONS: Sequence[Function] = (
         _bytes(lambda data: tree_check.TreeChecker().check(data)),
         GIT,
     ),
-    Function("commit.parse_commit", _bytes(lambda data: commit.parse_commit("0" * 40, data)), GIT),
+    Function(
+        "commit.parse_commit",
+        _bytes(lambda data: commit.parse_commit(revision.RevisionId("0" * 40), data)),
+        GIT,
+    ),
     Function("log.parse_log", _bytes(log.parse_log), GIT),
     Function("log.parse_changes", _bytes(log.parse_changes), GIT),
     Function("blame.parse_porcelain", _bytes(blame.parse_porcelain), GIT),
