@@ -72,7 +72,7 @@ from harness.tools.stored_results import StoredResults
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher
-from workspaces.accounts.account import DEFAULT_ACCOUNT, Accounts, OwnAccount, Principal
+from workspaces.accounts.account import Accounts, OwnAccount, Principal
 from workspaces.accounts.key import Keys
 from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.accounts.user import Users
@@ -80,7 +80,7 @@ from workspaces.clock import Clock, ShiftedClock, SystemClock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
-from workspaces.home.cards import CardAccount, Cards
+from workspaces.home.cards import Cards, card_account
 from workspaces.home.locations import are_shared, bucket_at, records_at
 from workspaces.home.lost_records import check_has_records
 from workspaces.home.unreachable import SET_PLACE
@@ -247,7 +247,7 @@ class Application:
             are_records_shared=are_shared(settings.records),
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
             is_over=partial(self._is_over, account_id),
-            cards=Cards(settings.home, partial(self._card_account, account_id)),
+            cards=Cards(settings.home, partial(card_account, self.accounts, account_id)),
             protection=Protection((protect_fact,)),
         )
         sandboxes = Catalog(
@@ -359,18 +359,6 @@ class Application:
             registry_sync=(
                 self._registry_sync(account_id, workspaces, adapters) if may_change else None
             ),
-        )
-
-    def _card_account(self, account_id: AccountId) -> CardAccount:
-        account = self.accounts.get(account_id)
-        owner = self.accounts.owner(account).owner
-        default = self.records.get(DEFAULT_ACCOUNT)
-        return CardAccount(
-            id=account.id,
-            name=account.name,
-            owner_id=owner.id,
-            owner_name=owner.name,
-            is_default=default is not None and default.value["id"] == account.id,
         )
 
     def _registry_sync(

@@ -183,6 +183,11 @@ class Accounts:
         """Return True if the home has a default account, in which commands act unless they name another."""
         return self._records.get(DEFAULT_ACCOUNT) is not None
 
+    def is_default(self, account: AccountRecord) -> bool:
+        """Return True if commands of the home act in this account."""
+        default = self._records.get(DEFAULT_ACCOUNT)
+        return default is not None and default.value["id"] == account.id
+
     def make_default(self, account: AccountRecord) -> None:
         """Set the account in which commands act from now on."""
         self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}))

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from workspaces.accounts.account import Accounts
 from workspaces.errors import Failure, Refused, Unavailable
 from workspaces.home.layout import Home
 from workspaces.ids import AccountId, Namespace, UserId, namespace
@@ -48,6 +49,19 @@ class Card(StrictModel):
 
 
 DescribeAccount = Callable[[], CardAccount]
+
+
+def card_account(accounts: Accounts, account_id: AccountId) -> CardAccount:
+    """Describe an account for its cards."""
+    account = accounts.get(account_id)
+    owner = accounts.owner(account).owner
+    return CardAccount(
+        id=account.id,
+        name=account.name,
+        owner_id=owner.id,
+        owner_name=owner.name,
+        is_default=accounts.is_default(account),
+    )
 
 
 class Cards:
