@@ -165,6 +165,15 @@ class AgentCatalog:
         resolved = (self._resolved(agent, config, find) for config in agent.config.workspaces)
         return [one for one in resolved if one is not None] + self._private(agent, find)
 
+    def memory(self, agent: AgentRecord) -> list[Workspace]:
+        """Return the workspaces with the agent's facts and with those of the user with it, if the agent's
+        memory is on. One that was never written to is left out."""
+        if not agent.config.memory_enabled:
+            return []
+        ids = (private_to_agent(agent.id), private_to_both(self._user_id, agent.id))
+        found = (self._workspaces.private(one, create=False) for one in ids)
+        return [workspace for workspace in found if workspace is not None]
+
     def only_read_in_place(self) -> frozenset[WorkspaceId]:
         """Return the workspaces that agents mount and of which no agent needs a copy."""
         there, copied = set[WorkspaceId](), set[WorkspaceId]()

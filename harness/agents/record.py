@@ -117,6 +117,8 @@ class AgentConfig(StrictModel):
     """The mode in which the private workspaces of the agent (`_agent`), of its user (`_user`) and of both
     (`_user-agent`) are mounted: `ro` read-only, `rw` writable where the sandbox allows it, `off` not at all.
     """
+    memory_enabled: bool = False
+    """Show the agent its own facts, and those of its user with it."""
     on_busy: OnBusy = "queue"
     """The treatment of an event while the conversation is in use, unless the event names one."""
     tools: list[ClientTool] = Field(default=[], max_length=CLIENT_TOOLS_MAX)

@@ -319,6 +319,7 @@ class Application:
             publish_pending=partial(self._sync_records, account_id),
             broadcaster=self.broadcaster,
             memory_cache=self._memories,
+            fact_indexes=self._fact_indexes,
             observer=RunTurns(run_records, memories, conversations, clock),
         )
         runs = Runs(principal, run_records, memories, agents, dispatcher, clock)

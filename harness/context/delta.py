@@ -58,6 +58,8 @@ class PartChange:
     lines_left_out: int = 0
     unavailable: str | None = None
     """The reason why the part could not be read; then nothing else is known about it."""
+    rows: tuple[str, ...] = ()
+    """The ids of the facts that the part shows after the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,13 @@ def with_deltas(parts: Sequence[PromptPart], deltas: Iterable[Delta]) -> tuple[P
             continue
         lines = applied(_lines(old), change.hunks)
         if lines:
-            left_out = change.lines_left_out
             shown[change.source] = PromptPart(
-                change.source, False, "\n".join(lines), change.revision, lines_left_out=left_out
+                change.source,
+                False,
+                "\n".join(lines),
+                change.revision,
+                lines_left_out=change.lines_left_out,
+                rows=change.rows,
             )
         else:
             shown.pop(change.source, None)
@@ -184,8 +190,11 @@ def _change(
         seams_left_out=len(merges[MERGES_MAX:]),
         unavailable=None,
     )
-    revision, left_out = (new.revision, new.lines_left_out) if new else (None, 0)
-    return PartChange(source, text, revision, changed, left_out)
+    if new is None:
+        return PartChange(source, text, hunks=changed)
+    return PartChange(
+        source, text, new.revision, changed, lines_left_out=new.lines_left_out, rows=new.rows
+    )
 
 
 def _attributes(source: str) -> dict[str, str]:
@@ -244,6 +253,7 @@ def _change_json(change: PartChange) -> JsonObject:
         ),
         **({"linesLeftOut": change.lines_left_out} if change.lines_left_out else {}),
         **({"unavailable": change.unavailable} if change.unavailable else {}),
+        **({"rows": list(change.rows)} if change.rows else {}),
     }
 
 
@@ -258,4 +268,5 @@ def _change_of(data: JsonObject) -> PartChange:
         ),
         data.get("linesLeftOut", 0),
         data.get("unavailable"),
+        rows=tuple(data.get("rows", ())),
     )

@@ -84,6 +84,11 @@ def memory_parts(
     return [_part(one, share, render) for one, share in zip(sized, granted, strict=True)]
 
 
+def memory_length(memories: Sequence[Memory]) -> int:
+    """Return the characters that all of these memories need."""
+    return sum(_sized(memory).wanted for memory in memories)
+
+
 def needs_ages(memories: Sequence[Memory], characters_max: int) -> bool:
     """Return True if the age of lines matters, because not all of them fit."""
     sized = [_sized(memory) for memory in memories]

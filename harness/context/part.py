@@ -32,6 +32,8 @@ class PromptPart:
     lines_left_out: int = 0
     unavailable: str | None = None
     """The reason why the memory of this part could not be read."""
+    rows: tuple[str, ...] = ()
+    """The ids of the facts that the part shows."""
 
     @property
     def is_memory(self) -> bool:
@@ -47,6 +49,7 @@ class PromptPart:
             **({"entriesLeftOut": self.entries_left_out} if self.entries_left_out else {}),
             **({"linesLeftOut": self.lines_left_out} if self.lines_left_out else {}),
             **({"unavailable": self.unavailable} if self.unavailable else {}),
+            **({"rows": list(self.rows)} if self.rows else {}),
         }
 
 
@@ -60,6 +63,11 @@ def block_source(scope: str) -> str:
     return f"{BLOCKS}/{scope}"
 
 
+def facts_of(mount: str) -> str:
+    """Return the source of the part with a mount's facts. No mount has a name with a slash."""
+    return f"{MEMORY}/{mount}/facts"
+
+
 def part_of(data: JsonObject) -> PromptPart:
     revision = data.get("revision")
     return PromptPart(
@@ -70,6 +78,7 @@ def part_of(data: JsonObject) -> PromptPart:
         entries_left_out=data.get("entriesLeftOut", 0),
         lines_left_out=data.get("linesLeftOut", 0),
         unavailable=data.get("unavailable"),
+        rows=tuple(data.get("rows", ())),
     )
 
 

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from harness.context.fact_parts import (
+    FactMemory,
+    fact_parts,
+    facts_length,
+    room_beside_facts,
+)
 from harness.context.fence import fenced, one_line
-from harness.context.memory_parts import Memory, memory_parts
+from harness.context.memory_parts import Memory, memory_length, memory_parts
 from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, PromptPart, Render
 
 
@@ -43,6 +49,8 @@ class Sources:
     """The summary of the messages before the window."""
     blocks: tuple[PromptPart, ...] = ()
     """The parts of the core blocks."""
+    facts: tuple[FactMemory, ...] = ()
+    """The facts of the agent and of the mounts."""
 
 
 def prompt_parts(sources: Sources, render: Render) -> tuple[PromptPart, ...]:
@@ -86,8 +94,20 @@ def _summary(summary: str | None, render: Render) -> list[PromptPart]:
 
 
 def _memory(sources: Sources, render: Render) -> list[PromptPart]:
-    if not sources.memories and not sources.blocks:
+    if not (sources.memories or sources.facts or sources.blocks):
         return []
     about = PromptPart(MEMORY, True, render("prompt/memory.md"))
-    memories = memory_parts(sources.memories, sources.memory_characters_max, render)
-    return [about, *memories, *sources.blocks]
+    needed, others = facts_length(sources.facts), memory_length(sources.memories)
+    room = room_beside_facts(needed, others, sources.memory_characters_max)
+    shared = [mount for mount in sources.mounts if not mount.name.startswith("_")]
+    return [
+        about,
+        *memory_parts(sources.memories, room, render),
+        *fact_parts(
+            sources.facts,
+            sources.memory_characters_max - min(room, others),
+            render,
+            is_named=len(shared) > 1,
+        ),
+        *sources.blocks,
+    ]

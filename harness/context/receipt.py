@@ -75,6 +75,8 @@ class ShownPart:
     unavailable: str | None = None
     entry: int | None = None
     """The number of the message that a change stands beside; None for a part of the snapshot."""
+    rows: tuple[str, ...] = ()
+    """The ids of the facts that the part shows; for a change, after it."""
 
     def as_json(self) -> JsonObject:
         return {
@@ -84,6 +86,7 @@ class ShownPart:
             **({"linesLeftOut": self.lines_left_out} if self.lines_left_out else {}),
             **({"unavailable": self.unavailable} if self.unavailable else {}),
             **({"entry": self.entry} if self.entry is not None else {}),
+            **({"rows": list(self.rows)} if self.rows else {}),
         }
 
 
@@ -239,12 +242,20 @@ def receipt_of(number: int, data: JsonObject) -> Receipt:
 
 def _snapshot_part(part: PromptPart) -> ShownPart:
     size = len(part.text.encode())
-    return ShownPart(part.source, part.revision, size, part.lines_left_out, part.unavailable)
+    left_out = part.lines_left_out
+    return ShownPart(part.source, part.revision, size, left_out, part.unavailable, rows=part.rows)
 
 
 def _change_part(change: PartChange, entry: int) -> ShownPart:
-    size, left_out = len(change.text.encode()), change.lines_left_out
-    return ShownPart(change.source, change.revision, size, left_out, change.unavailable, entry)
+    return ShownPart(
+        change.source,
+        change.revision,
+        len(change.text.encode()),
+        lines_left_out=change.lines_left_out,
+        unavailable=change.unavailable,
+        entry=entry,
+        rows=change.rows,
+    )
 
 
 def _platform_parts(request: ModelRequest) -> Iterator[ShownPart]:
@@ -263,4 +274,5 @@ def _part_of(data: JsonObject) -> ShownPart:
         data.get("linesLeftOut", 0),
         data.get("unavailable"),
         data.get("entry"),
+        rows=tuple(data.get("rows", ())),
     )

@@ -21,12 +21,14 @@ from hashlib import sha256
 
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentConfig
-from harness.context.memory_parts import MEMORY, Memory, needs_ages
+from harness.context.fact_parts import FactMemory, facts_length, room_beside_facts
+from harness.context.memory_parts import MEMORY, Memory, memory_length, needs_ages
 from harness.context.part import DATE, PromptPart, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, SnapshotKey
 from harness.memory.blocks.core_blocks import CoreBlock, CoreBlocks, core_parts
+from harness.memory.facts.prompt_facts import PromptFacts
 from harness.memory.memory_cache import MemoryCache, newest_first
 from harness.memory.remote_memory import remote_memory
 from harness.messages.model_request import ToolSpec
@@ -98,13 +100,14 @@ class PromptSources:
         memories: MemoryCache | None = None,
         policy: str = "",
         blocks: CoreBlocks | None = None,
+        facts: PromptFacts | None = None,
         view_of: ViewOf = newest,
     ) -> None:
         """Take the agent's configuration and its mounts.
 
         `memories` caches the memory of earlier turns; with it, most manual edits may wait until `settle` is
         called. `policy` is the turn's memory policy, in a comparable form, and `blocks` are the core blocks
-        that it shows.
+        that it shows. `facts` reads the facts of the agent and of the mounts.
         """
         self.model = model
         self.uncommitted: tuple[str, ...] = ()
@@ -117,6 +120,8 @@ class PromptSources:
         self._policy = policy
         self._blocks = blocks
         self._core: tuple[CoreBlock, ...] = ()
+        self._facts = facts
+        self._fact_memories: tuple[FactMemory, ...] = ()
         self._views = {mount.name: view_of(mount) for mount in mounts}
         self._memory_max = config.session.memory_characters_max
         self._pruning = config.session.as_pruned
@@ -130,6 +135,7 @@ class PromptSources:
         """Return the parts of a snapshot taken now; `summary` covers the messages before the window."""
         moved = [self._read_again(mount) for mount in self._mounts]
         moved.append(self._read_blocks_again())
+        moved.append(self._read_facts_again())
         if any(moved) or (day, summary) != self._parts_key:
             self._parts = _parts_of(self._sources(day, summary))
             self._parts_key = (day, summary)
@@ -216,6 +222,22 @@ class PromptSources:
         self._core = () if self._blocks is None else self._blocks.read()
         return self._core != before
 
+    def _read_facts_again(self) -> bool:
+        """Read the facts again. Return True if they differ from before."""
+        before = self._fact_memories
+        if self._facts is not None:
+            # a mount that cannot be read is named once
+            self._fact_memories = tuple(
+                one
+                for one in self._facts.read(self._memory_max)
+                if one.unavailable is None or not self._is_unavailable(one.mount)
+            )
+        return self._fact_memories != before
+
+    def _is_unavailable(self, mount: str) -> bool:
+        memory = self._memory_by_mount.get(mount)
+        return memory is not None and memory.is_unavailable
+
     def _memory_of(
         self, mount: Mount, before: _MountMemory | None, *, commit: bool
     ) -> _MountMemory:
@@ -243,19 +265,26 @@ class PromptSources:
         if view != HEAD:
             return workspace.history.resolve(view)
         if commit:
-            if not (self._has_cache and self._memories.is_fresh(mount, workspace)):
+            if not (self._has_cache and self._is_fresh(mount, workspace)):
                 with suppress(Busy):
                     return workspace.commit_edits()
             else:
                 self._uncommitted_workspaces.append((mount, workspace))
         return workspace.tip()
 
+    def _is_fresh(self, mount: str, workspace: Workspace) -> bool:
+        """Return True if nothing that the prompt shows has a manual edit, as far as stats can tell."""
+        if not self._memories.is_fresh(mount, workspace):
+            return False
+        return self._facts is None or self._facts.is_fresh(workspace)
+
     def _sources(self, day: date, summary: str | None) -> Sources:
         default = next((mount for mount in self._mounts if not mount.is_private), None)
         read = [self._memory_by_mount[mount.name].memory for mount in self._mounts]
         memories = [memory for memory in read if memory is not None]
         blocks, room = core_parts(self._core, self._memory_max, render)
-        if needs_ages(memories, room):
+        needed, others = facts_length(self._fact_memories), memory_length(memories)
+        if needs_ages(memories, room_beside_facts(needed, others, room)):
             by_name = {mount.name: mount for mount in self._mounts}
             memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
         return Sources(
@@ -266,6 +295,7 @@ class PromptSources:
             room,
             summary=summary,
             blocks=blocks,
+            facts=self._fact_memories,
         )
 
     def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:
@@ -284,6 +314,8 @@ class PromptSources:
     def _is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """Return True if a workspace's history no longer holds a revision that was shown."""
         if self._blocks is not None and self._blocks.is_erased(shown):
+            return True
+        if self._facts is not None and self._facts.is_erased(shown):
             return True
         return any(
             self._memory_by_mount[mount.name].has_lost(revision, mount.workspace)

@@ -21,6 +21,7 @@ from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from harness.turns.broadcast import Channel
 from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
+from harness.turns.turn_facts import turn_facts
 from harness.turns.turn_memory import effective_policy, turn_memory
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
@@ -100,6 +101,7 @@ def prepare_turn(
         memories=dependencies.memory_cache,
         policy=policy.comparison_key,
         blocks=memory.core,
+        facts=turn_facts(dependencies, agent, mounts),
     )
     turn = Turn(
         id=turn_id,

@@ -15,6 +15,7 @@ from harness.tools.tool_context import ToolContext
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Entry, TranscriptWindow
 from harness.turns.dispatcher import Dispatcher
+from harness.turns.turn_facts import turn_facts
 from harness.turns.turn_memory import effective_policy, turn_memory
 from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
@@ -54,6 +55,7 @@ def preview(
         model=dispatcher.open_model(agent, None).name,
         policy=chosen.comparison_key,
         blocks=memory.core,
+        facts=turn_facts(dispatcher, agent, mounts, view_of),
         view_of=view_of,
     )
     existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None

@@ -14,6 +14,7 @@ from harness.billing.price import Price
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.memory.blocks.blocks import Blocks
+from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.memory_cache import MemoryCache
 from harness.models.port import Model
 from harness.tools.port import AnyTool
@@ -57,6 +58,7 @@ class TurnDependencies:
     """Fetches the account's records that other machines have changed."""
     broadcaster: Broadcaster = field(default_factory=Broadcaster)
     memory_cache: MemoryCache = field(default_factory=MemoryCache)
+    fact_indexes: FactIndexes = field(default_factory=FactIndexes)
     observer: TurnObserver = field(default_factory=Unobserved)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """A model supplied by the caller for its turn. Another process cannot resume a turn that uses it."""

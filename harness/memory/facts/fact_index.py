@@ -98,6 +98,12 @@ class FactIndex:
                 self._list, self._mark = self._build(changes.tip), changes.mark
             return self._list
 
+    @property
+    def paths(self) -> Sequence[str] | None:
+        """Return the paths of the files in the list that was made last; None before the first."""
+        with self._lock:
+            return None if self._list is None else list(self._files)
+
     def _take(self, changes: OriginChanges) -> None:
         """Parse the files that differ from those known so far."""
         stored: Mapping[str, ParsedFile] = {}
