@@ -27,7 +27,7 @@ from workspaces.home.workspaces import (
     private_to_both,
     private_to_user,
 )
-from workspaces.ids import Namespace, SandboxId, WorkspaceId
+from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
 from workspaces.storage.records import RecordChange, RecordStore
 from workspaces.workspace.workspace import Workspace
 
@@ -113,6 +113,13 @@ class AgentCatalog:
 
     def get(self, reference: str) -> AgentRecord:
         return self._catalog.get(reference)
+
+    def id_of(self, reference: str) -> AgentId:
+        """Return the id of the agent with this id or name.
+
+        Raises: NotFound.
+        """
+        return self._catalog.get(reference).id
 
     def list(self) -> list[AgentRecord]:
         return self._catalog.list()

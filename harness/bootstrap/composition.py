@@ -271,7 +271,7 @@ class Application:
         blocks = Blocks(
             principal,
             workspaces,
-            agent_id_of=lambda reference: agents.get(reference).id,
+            agent_id_of=agents.id_of,
             agent_ids=lambda: [agent.id for agent in agents.list()],
         )
         conversations = Conversations(
@@ -344,9 +344,7 @@ class Application:
             sandboxes=sandboxes,
             agents=agents,
             blocks=blocks,
-            facts=FactCatalog(
-                principal, workspaces, lambda name: agents.get(name).id, self._fact_indexes
-            ),
+            facts=FactCatalog(principal, workspaces, agents.id_of, self._fact_indexes),
             conversations=conversations,
             jobs=self.jobs,
             deletion=deletion,

@@ -12,14 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from harness.context.fact_parts import (
-    FactMemory,
-    fact_parts,
-    facts_length,
-    room_beside_facts,
-)
 from harness.context.fence import fenced, one_line
-from harness.context.memory_parts import Memory, memory_length, memory_parts
+from harness.context.memory_parts import Memory, memory_parts
 from harness.context.part import DATE, GUIDANCE, INSTRUCTIONS, MEMORY, SUMMARY, PromptPart, Render
 
 
@@ -49,8 +43,8 @@ class Sources:
     """The summary of the messages before the window."""
     blocks: tuple[PromptPart, ...] = ()
     """The parts of the core blocks."""
-    facts: tuple[FactMemory, ...] = ()
-    """The facts of the agent and of the mounts."""
+    facts: tuple[PromptPart, ...] = ()
+    """The parts of the facts of the agent and of the mounts."""
 
 
 def prompt_parts(sources: Sources, render: Render) -> tuple[PromptPart, ...]:
@@ -97,17 +91,5 @@ def _memory(sources: Sources, render: Render) -> list[PromptPart]:
     if not (sources.memories or sources.facts or sources.blocks):
         return []
     about = PromptPart(MEMORY, True, render("prompt/memory.md"))
-    needed, others = facts_length(sources.facts), memory_length(sources.memories)
-    room = room_beside_facts(needed, others, sources.memory_characters_max)
-    shared = [mount for mount in sources.mounts if not mount.name.startswith("_")]
-    return [
-        about,
-        *memory_parts(sources.memories, room, render),
-        *fact_parts(
-            sources.facts,
-            sources.memory_characters_max - min(room, others),
-            render,
-            is_named=len(shared) > 1,
-        ),
-        *sources.blocks,
-    ]
+    memories = memory_parts(sources.memories, sources.memory_characters_max, render)
+    return [about, *memories, *sources.facts, *sources.blocks]

@@ -21,13 +21,13 @@ from hashlib import sha256
 
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentConfig
-from harness.context.fact_parts import FactMemory, facts_length, room_beside_facts
 from harness.context.memory_parts import MEMORY, Memory, memory_length, needs_ages
 from harness.context.part import DATE, PromptPart, memory_of
 from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.prune import Pruning
 from harness.context.snapshot import Moment, SnapshotKey
 from harness.memory.blocks.core_blocks import CoreBlock, CoreBlocks, core_parts
+from harness.memory.facts.fact_parts import FactMemory, fact_parts
 from harness.memory.facts.prompt_facts import PromptFacts
 from harness.memory.memory_cache import MemoryCache, newest_first
 from harness.memory.remote_memory import remote_memory
@@ -283,8 +283,11 @@ class PromptSources:
         read = [self._memory_by_mount[mount.name].memory for mount in self._mounts]
         memories = [memory for memory in read if memory is not None]
         blocks, room = core_parts(self._core, self._memory_max, render)
-        needed, others = facts_length(self._fact_memories), memory_length(memories)
-        if needs_ages(memories, room_beside_facts(needed, others, room)):
+        is_named = sum(not mount.is_private for mount in self._mounts) > 1
+        facts, room = fact_parts(
+            self._fact_memories, memory_length(memories), room, render, is_named=is_named
+        )
+        if needs_ages(memories, room):
             by_name = {mount.name: mount for mount in self._mounts}
             memories = [_with_ages(by_name[memory.mount], memory) for memory in memories]
         return Sources(
@@ -295,7 +298,7 @@ class PromptSources:
             room,
             summary=summary,
             blocks=blocks,
-            facts=self._fact_memories,
+            facts=facts,
         )
 
     def _merge_marks(self, shown: Mapping[str, RevisionId]) -> dict[str, list[MergeMark]]:

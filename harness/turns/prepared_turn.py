@@ -21,8 +21,7 @@ from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from harness.turns.broadcast import Channel
 from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
-from harness.turns.turn_facts import turn_facts
-from harness.turns.turn_memory import effective_policy, turn_memory
+from harness.turns.turn_memory import effective_policy, turn_facts, turn_memory
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
 from workspaces.errors import NotFound, Refused

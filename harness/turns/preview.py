@@ -15,8 +15,7 @@ from harness.tools.tool_context import ToolContext
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Entry, TranscriptWindow
 from harness.turns.dispatcher import Dispatcher
-from harness.turns.turn_facts import turn_facts
-from harness.turns.turn_memory import effective_policy, turn_memory
+from harness.turns.turn_memory import effective_policy, turn_facts, turn_memory
 from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
 from workspaces.timestamp import stamp_of

@@ -1,16 +1,25 @@
-"""The memory blocks of one turn: the core blocks in its prompt, and the reminder beside its message."""
+"""The memory of one turn beside its mounts: core blocks and facts in its prompt, and the reminder beside its
+message."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.agents.mounts import Mount
 from harness.agents.record import AgentRecord
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.blocks.core_blocks import CoreBlocks
 from harness.memory.blocks.reminder import Reminders
+from harness.memory.facts.prompt_facts import MountedFacts, PromptFacts
 from harness.messages.memory_policy import MemoryPolicy
+from harness.prompts.prompt_sources import ViewOf, newest
 from harness.runtime.templates import render
+from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.workspace.workspace import Workspace
+
+_OF_AGENT = ("_agent", "_user-agent")
+"""Mounts whose facts are the agent's: shown if the agent's memory is on, and not as those of a workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +47,18 @@ def effective_policy(agent: AgentRecord, asked: MemoryPolicy | None) -> MemoryPo
     """Return the policy of a turn: the agent's, with the keys that the turn asks for."""
     default = agent.config.memory_policy
     return default if asked is None else asked.replacing(default)
+
+
+def turn_facts(
+    dependencies: TurnDependencies,
+    agent: AgentRecord,
+    mounts: Sequence[Mount],
+    view_of: ViewOf = newest,
+) -> PromptFacts:
+    """Return the facts that a turn of the agent shows."""
+    mounted = [
+        MountedFacts(mount.name, mount.workspace, view_of(mount))
+        for mount in mounts
+        if mount.name not in _OF_AGENT
+    ]
+    return PromptFacts(dependencies.fact_indexes, dependencies.agents.memory(agent), mounted)

@@ -39,6 +39,7 @@ COMMAND_GROUPS = {
         "export": "files.import_export",
     },
     "Memory": {
+        "memory": "memory.memory",
         "recall": "files.recall",
         "prompt": "talk.prompt",
         "explain": "talk.explain",

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harness.context.fact_parts import AGENT, ROWS_MAX, FactMemory, FactRow
 from harness.context.part import facts_of
 from harness.memory.facts.fact import DIRECTORY, Fact, fact_id, is_fact_path
 from harness.memory.facts.fact_file import FactFile, read_fact
 from harness.memory.facts.fact_index import FactIndexes
+from harness.memory.facts.fact_parts import AGENT, ROWS_MAX, FactMemory, FactRow
 from workspaces.errors import Busy, Failure, Refused
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath

@@ -73,31 +73,31 @@ class _Lines:
         return sum(len(line) + 1 for line in self.lines)
 
 
-def room_beside_facts(needed: int, others: int, characters_max: int) -> int:
-    """Return the room for the other memory, which needs `others`, beside facts that need `needed`. What one
-    of them does not need the other gets."""
-    if needed + others <= characters_max:
-        return characters_max - needed
-    facts = min(needed, max(int(characters_max * FACTS_SHARE), characters_max - others))
-    return characters_max - facts
-
-
-def facts_length(memories: Sequence[FactMemory]) -> int:
-    """Return the characters that all of these facts need."""
-    return sum(_lines(memory).length for memory in memories)
-
-
 def fact_parts(
-    memories: Sequence[FactMemory], characters_max: int, render: Render, *, is_named: bool
-) -> list[PromptPart]:
-    """Return one part for each, all within one budget. `is_named`: the heading names the workspace, because
-    there are several."""
+    memories: Sequence[FactMemory],
+    others: int,
+    characters_max: int,
+    render: Render,
+    *,
+    is_named: bool,
+) -> tuple[tuple[PromptPart, ...], int]:
+    """Return one part for each, and the room that is left for the other memory, which needs `others`
+    characters. `is_named`: the heading names the workspace, because there are several."""
     shown = [_lines(memory) for memory in memories]
-    granted = shares([one.length for one in shown], characters_max)
-    return [
-        _part(one, share, render, is_named=is_named)
-        for one, share in zip(shown, granted, strict=True)
-    ]
+    needed = [one.length for one in shown]
+    share = _share(sum(needed), others, characters_max)
+    parts = tuple(
+        _part(one, granted, render, is_named=is_named)
+        for one, granted in zip(shown, shares(needed, share), strict=True)
+    )
+    return parts, characters_max - share
+
+
+def _share(needed: int, others: int, characters_max: int) -> int:
+    """Return the characters for facts: what one kind of memory does not need the other gets."""
+    if needed + others <= characters_max:
+        return needed
+    return min(needed, max(int(characters_max * FACTS_SHARE), characters_max - others))
 
 
 def _lines(memory: FactMemory) -> _Lines:
@@ -148,7 +148,7 @@ def _part(lines: _Lines, share: int, render: Render, *, is_named: bool) -> Promp
 
 
 def _fitting(lines: Sequence[str], room: int) -> int:
-    """Return how many of the first lines fit."""
+    """Return the number of the first lines that fit."""
     for number, line in enumerate(lines):
         room -= len(line) + 1
         if room < 0:
