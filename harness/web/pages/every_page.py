@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from harness.web.pages.account import keys, overview, sign_in, usage
 from harness.web.pages.agent import agent, conversation, prompt, runs
-from harness.web.pages.workspace import files, history, problems, recall
+from harness.web.pages.workspace import files, history, memory, problems, recall
 
 PAGES = (
     sign_in.router,
     overview.router,
     usage.router,
     keys.router,
+    memory.picker,
+    memory.workspace_rows,
+    memory.agent_rows,
     files.router,
     history.router,
     problems.router,

@@ -57,7 +57,6 @@ class Frame:
     """The revision that undoes it."""
     has_keys: bool
     """False on a server without keys, which makes none."""
-    has_memory: bool = False
     has_decisions: bool = False
 
 

@@ -43,7 +43,7 @@ FIRST_SHOWN = "MEMORY.md"
 
 @router.get("", response_model=None)
 def workspace_page(request: Request, place: CallerWorkspace) -> Response:
-    return led_to(request, f"/w/{place.record.id}/files")
+    return led_to(request, f"/w/{place.record.id}/memory")
 
 
 @router.get("/files", response_model=None)
