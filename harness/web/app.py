@@ -26,13 +26,14 @@ from harness.runtime.json_log import event
 from harness.turns.event_stream import KEEP_ALIVE_S, ShutdownNotice
 from harness.turns.worker_pool import WorkerPool
 from harness.web import openapi
-from harness.web.http.caller import Authenticate, by_secret
+from harness.web.http.caller import SAFE_METHODS, Authenticate, by_secret
 from harness.web.http.errors import NotHere, path_of, refused
 from harness.web.http.middleware import HttpMiddleware
 from harness.web.http.no_auth import without_keys
 from harness.web.http.origin_check import OriginCheck
 from harness.web.mcp_endpoint import McpEndpoint
 from harness.web.pages.every_page import PAGES
+from harness.web.pages.parts.route import failure_page
 from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks, facts
@@ -167,6 +168,8 @@ async def _refused(request: Request, error: Exception) -> Response:
             failure = _invalid(error)
         case HTTPException():
             failure = _not_here(request, error)
+            if request.method in SAFE_METHODS and _reads_pages(request):
+                return await failure_page(request, failure)
         case _:
             raise error
     return refused(failure, path_of(request.scope))
@@ -175,6 +178,11 @@ async def _refused(request: Request, error: Exception) -> Response:
 def _log_unavailable(error: Unavailable) -> None:
     facts = {"store": error.what, "reason": error.reason, "cause": error}
     event(_log, "unavailable", level=logging.ERROR, **facts)
+
+
+def _reads_pages(request: Request) -> bool:
+    """Return True for a browser. A program gets errors as JSON."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 def _invalid(error: RequestValidationError) -> Refused:

@@ -125,8 +125,8 @@ class Person:
         else:
             target.click()
 
-    def types(self, label: str, text: str) -> None:
-        target = self.page.get_by_label(label).first
+    def types(self, label: str, text: str, *, exact: bool = False) -> None:
+        target = self.page.get_by_label(label, exact=exact).first
         if self.hands == "keyboard":
             self.reaches(target)
             self.page.keyboard.press("Control+A")

@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from harness.messages.message import ToolCall
 from tests.harness.web.pages.browser.stage import WAIT_MS, Hands, Person, Stage
+from workspaces.revision import Author
 
 EVERY_WAY: list[tuple[Hands, int]] = [
     ("mouse", 1200),
@@ -160,7 +161,7 @@ def test_settings_and_history_by_mouse(browser: Browser, stage: Stage) -> None:
         ada.signs_in(f"/a/{agent.id}")
         ada.presses("link", "Edit")
         ada.types("Instructions", "Answer in verse.")
-        ada.types("Schedule", "0 9 * * 1-5")
+        ada.types("Schedule (cron", "0 9 * * 1-5")
         ada.types("Prompt of a run", "Look at the tasks.")
         ada.presses("button", "Save")
         ada.sees("Saved.")
@@ -169,8 +170,35 @@ def test_settings_and_history_by_mouse(browser: Browser, stage: Stage) -> None:
         assert config.schedule is not None
         assert [one.workspace_id for one in config.workspaces] == [notes.id]
         ada.presses("link", "Next prompt")
-        ada.sees("memory/notes")
+        ada.sees("Parts, in their order")
         ada.opens(f"/w/{notes.id}/history")
         ada.page.locator(".revision a").first.click()
         ada.presses("button", "Undo this revision")
         ada.sees("That change is undone.")
+
+
+@every_way
+def test_adding_and_editing_a_row(browser: Browser, stage: Stage, hands: Hands, width: int) -> None:
+    record = stage.harness.workspaces.record("notes")
+    facts = stage.harness.rooms.facts.of_workspace(record.id)
+    facts.put("user.pet", "A cat.", by=Author("assistant", "agent_1", "extract"))
+    with Person.at(browser, stage, hands, width) as ada:
+        ada.signs_in(f"/w/{record.id}/memory")
+        ada.types("Key", "user.tone")
+        ada.types("Value", "Short answers.", exact=True)
+        ada.presses("button", "Add row")
+        ada.sees("Added.")
+        ada.presses("button", "Pin user.tone")
+        ada.sees("Pinned.")
+        ada.presses("summary", "Make it mine and edit user.pet")
+        ada.types("Value of user.pet", "Two cats.")
+        ada.presses("button", "Save", within=ada.page.locator("details[open]"))
+        ada.sees("Saved.")
+        ada.presses("button", "Delete user.tone")
+        ada.presses("button", "Undo")
+        ada.sees("That change is undone.")
+    rows = [(row.key, row.value, row.source, row.pinned) for row in facts.list()]
+    assert rows == [
+        ("user.tone", "Short answers.", "manual", True),
+        ("user.pet", "Two cats.", "manual", False),
+    ]

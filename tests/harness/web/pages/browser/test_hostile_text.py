@@ -58,7 +58,7 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
     rooms = harness.rooms
     place = rooms.workspaces.create(NAMES[0], description=whole[:900])
     for number, payload in enumerate(PAYLOADS):
-        name = "".join(c for c in payload if c not in '<>:"|?*/\\`\u2028')[:60].strip(". ")
+        name = "".join(c for c in payload if c not in '<>:"|?*/\\`%\u2028')[:60].strip(". ")
         place.write(f"notes/{number} {name}.md", payload, by=by)
     place.write("notes/all.md", whole, by=by)
     place.write("all.txt", whole, by=by)
