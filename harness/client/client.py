@@ -23,6 +23,7 @@ import httpx2
 from harness.client.asgi_transport import URL, App, AsgiTransport
 from harness.client.connection import SIGN, Connection, StreamEvent
 from harness.client.errors import given_back, unreachable
+from harness.client.facts import FactRows
 from harness.client.local_tools import declared, results_of
 from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
@@ -84,6 +85,14 @@ class Client:
     def within(cls, app: App, key: str | None = None, *, user: str | None = None) -> Client:
         """Return a client for an app in this process, made by `create_app`, that no other server runs."""
         return cls(URL, key, user=user, transport=AsgiTransport(app))
+
+    def workspace_facts(self, workspace: RecordReference) -> FactRows:
+        """Return the facts of a workspace."""
+        return FactRows(self._connection, "workspaces", workspace)
+
+    def agent_facts(self, agent: RecordReference = AGENT) -> FactRows:
+        """Return the facts of an agent."""
+        return FactRows(self._connection, "agents", agent)
 
     # turns
 

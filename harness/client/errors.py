@@ -83,7 +83,7 @@ def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> ServerFa
     """Return the failure for a response with an error status."""
     seconds = headers.get("retry-after", "")
     retry_after_s = float(seconds) if seconds.isdecimal() else None
-    error = _error(body)
+    error = _error(body) or _enveloped(status, body)
     if error is None:  # a proxy before the server refused in a format of its own
         code = "unavailable" if status in OUT_OF_REACH else "failure"
         message = f"the server answered with the status {status}"
@@ -107,6 +107,30 @@ def unreachable(url: str, reason: str) -> Unavailable:
 
 def _failure(code: str, message: str, **facts: Any) -> ServerFailure:
     return _TYPES.get(code, ServerFailure)(message, code=code, **facts)
+
+
+_CODES = {
+    400: "invalid",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    409: "conflict",
+    412: "conflict",
+    413: "over_limit",
+    429: "too_many",
+    503: "unavailable",
+}
+"""The codes of failures in the envelope of facts, which has none."""
+
+
+def _enveloped(status: int, body: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(message, str):
+        return None
+    return {"code": _CODES.get(status, "failure"), "message": message}
 
 
 def _error(body: bytes) -> dict[str, Any] | None:
