@@ -23,6 +23,7 @@ class ClaudeCode:
     """The integration of Claude Code."""
 
     name = "claude-code"
+    begin = "harness use claude-code --workspace W"
     empty = "{}\n"
     prompt_options = ()  # Claude Code describes the directory itself
     advice = "use/claude-code.md"

@@ -25,6 +25,7 @@ class Codex:
     """The integration of Codex."""
 
     name = "codex"
+    begin = "harness use codex --workspace W"
     empty = ""
     prompt_options = ("--where",)
     advice = "use/codex.md"

@@ -79,7 +79,7 @@ class Configurations:
         """
         noted = self._read_note(client, file)
         if noted is None:
-            remedy = f"start with `harness use {client.name} --workspace W`"
+            remedy = f"start with `{client.begin}`"
             raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
         now = _read(file)
         return FileEdit(file, now, _undone(client, noted, now), None)

@@ -41,6 +41,11 @@ class Integration(Protocol):
         ...
 
     @property
+    def begin(self) -> str:
+        """The command that makes the edit, for a remedy."""
+        ...
+
+    @property
     def advice(self) -> str:
         """Return the template with further instructions for the person."""
         ...

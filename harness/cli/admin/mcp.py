@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli.console.console import HomeOption, opened
+from harness.cli.console.config_change import confirm_change, own_command, show_change
+from harness.cli.console.console import HomeOption, JsonOption, notes, opened, print_json
+
+if TYPE_CHECKING:
+    from harness import Harness
+    from harness.integrations.mcp_host import McpEntry
+
+HostName = Literal["claude-code", "codex", "cursor", "claude-desktop", "vscode", "gemini"]
+URL = "http://127.0.0.1:8642/mcp"
+"""The address of the MCP server of `harness up`."""
 
 AGENT = "HARNESS_AGENT_ID"
 """The environment variable that names the agent whose decisions and facts are meant."""
@@ -47,3 +57,73 @@ def mcp(
         if workspace is not None:
             harness.workspaces.record(workspace)  # a wrong name is refused now, not at each call
         serve(McpCaller(harness.rooms, workspace, os.environ.get(AGENT) or None))
+
+
+@group.command()
+def install(
+    client: Annotated[HostName, typer.Argument(help="The program that shall use the memory.")],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", help="The workspace to use if a call names none."),
+    ] = None,
+    scope: Annotated[
+        Literal["user", "project"],
+        typer.Option(help="For all your projects, or for the one in the current directory."),
+    ] = "user",
+    http: Annotated[
+        bool, typer.Option("--http", help="Reach `harness up` over HTTP instead of a command.")
+    ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo the change of an earlier run.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Apply the change without asking.")
+    ] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Add the memory server to the configuration of an agent program.
+
+    The command shows the change, and asks. The rest of the configuration does not change, and no key is
+    written into it: over HTTP the program reads the key from the environment variable HARNESS_KEY.
+    """
+    from harness.integrations.config_edit import Configurations
+    from harness.integrations.mcp_host import KEY_VARIABLE, mcp_host
+    from harness.runtime.templates import render
+
+    with opened(home, as_json=as_json) as harness:
+        host = mcp_host(client, scope, Path.cwd())
+        configurations = Configurations(harness.settings.home.used)
+        if undo:
+            change = configurations.undo(host, host.place)
+        else:
+            entry = _entry(harness, workspace, is_http=http)
+            change = configurations.use(host, host.place, host.entry(entry))
+        if not as_json:
+            show_change(change)
+        is_confirmed = yes or (not as_json and change.is_one and confirm_change())
+        if is_confirmed:
+            configurations.carry_out(host, change)
+    advice = render(host.advice, host=client, variable=KEY_VARIABLE if http else None)
+    if as_json:
+        document = {"client": client, "file": str(host.place), "applied": is_confirmed}
+        print_json({**document, "diff": change.diff(), "advice": "" if undo else advice})
+    elif is_confirmed and not undo:
+        notes().print(advice, markup=False)
+    return 0 if is_confirmed or as_json or not change.is_one else 1
+
+
+def _entry(harness: Harness, workspace: str | None, *, is_http: bool) -> McpEntry:
+    """Return what the program must know. It names the workspace by its id, as its name may change."""
+    from harness.integrations.mcp_host import McpEntry
+    from workspaces.errors import Refused
+
+    if is_http and workspace is not None:
+        rule = "belongs to a command: over HTTP each call names its workspace"
+        raise Refused("--workspace", workspace, rule, remedy="leave out --workspace")
+    if is_http:
+        return McpEntry(url=URL)
+    words = [*own_command(), "--home", str(harness.settings.home.root), "mcp"]
+    if workspace is not None:
+        words += ["--workspace", harness.workspaces.record(workspace).id]
+    return McpEntry(command=tuple(words))

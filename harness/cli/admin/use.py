@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 import typer
 
+from harness.cli.console.config_change import confirm_change, own_command, show_change
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -17,12 +16,10 @@ from harness.cli.console.console import (
     opened,
     path,
     print_json,
-    print_styled,
 )
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.integrations.config_edit import FileEdit
     from harness.integrations.integration import Integration, Use
     from workspaces.workspace.workspace import Workspace
 
@@ -75,8 +72,8 @@ def use(
             change = configurations.use(integration, file, _use(harness, place, integration))
             advice = _advice(integration, place, project)
         if not as_json:
-            _show(change)
-        is_confirmed = yes or (not as_json and change.is_one and _confirm())
+            show_change(change)
+        is_confirmed = yes or (not as_json and change.is_one and confirm_change())
         if is_confirmed:
             configurations.carry_out(integration, change)
     if as_json:
@@ -105,44 +102,8 @@ def _use(harness: Harness, place: Workspace, client: Integration) -> Use:
     """Return the settings of the integration. They name the workspace by its id, as its name may change."""
     from harness.integrations.integration import Use
 
-    words = [*_own_command(), "--home", str(harness.settings.home.root), "prompt", place.record.id]
+    words = [*own_command(), "--home", str(harness.settings.home.root), "prompt", place.record.id]
     return Use(str(place.root), shlex.join([*words, *client.prompt_options]))
-
-
-def _own_command() -> list[str]:
-    """Return the `harness` command such that a program finds it from any directory."""
-    program = shutil.which(sys.argv[0]) or ""
-    if Path(program).name != "harness":
-        program = shutil.which("harness") or ""
-    return [str(Path(program).absolute())] if program else [sys.executable, "-m", "harness.cli.app"]
-
-
-def _show(change: FileEdit) -> None:
-    from harness.cli.console.diff_printer import styled_patch
-
-    if change.is_one:
-        print_styled(styled_patch(change.diff()))
-    else:
-        notes().print(f"{change.file} already has this setting", markup=False)
-
-
-def _confirm() -> bool:
-    """Ask the person at the terminal to confirm the change.
-
-    Raises:
-        Refused: standard input is no terminal.
-    """
-    from workspaces.errors import Refused
-
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise Refused(
-            "change",
-            None,
-            "was not confirmed",
-            message="Nothing was changed.",
-            remedy="Run again with --yes to apply it.",
-        )
-    return typer.confirm("Apply this change?", err=True)
 
 
 def _advice(client: Integration, place: Workspace, project: Path | None) -> str:
