@@ -63,8 +63,13 @@ RIGHT: dict[str, dict[str, Any]] = {
     "when_did": {"words": "green tea"},
     "recall_at": {"query": "which tea", "at": "2199-01-01"},
     "whats_new": {"since": "2020-01-01"},
+    "list_facts": {"source": "manual"},
+    "put_fact": {"key": "deploy-day", "value": "Thursday"},
+    "delete_fact": {"fact": "deploy-day"},
 }
 """One right call of each tool, on a workspace that has notes/tea.md and notes/edited.md."""
+
+WRITING = {"write", "edit", "put_fact", "delete_fact"}
 
 FILES = {"notes/tea.md": "- drinks green tea\n", "notes/edited.md": "- old\n"}
 
@@ -127,7 +132,7 @@ def test_every_tool_states_all_four_hints_and_closed_schemas(
                     hints.open_world_hint,
                 )
                 assert None not in stated, tool.name
-                assert hints.read_only_hint == (tool.name not in {"write", "edit"})
+                assert hints.read_only_hint == (tool.name not in WRITING)
                 assert tool.input_schema["additionalProperties"] is False
                 assert tool.output_schema is not None
                 assert tool.output_schema["type"] == "object"
@@ -192,6 +197,54 @@ def test_a_stale_write_changes_nothing_and_shows_what_the_file_holds_now(place: 
     files = f"/v1/workspaces/{workspace}/files/notes/a.md"
     with place.server.opened("GET", files) as answer:
         assert answer.read() == b"- somebody else's\n"
+
+
+def test_a_fact_is_set_as_auto_and_a_stale_version_shows_the_fact_as_it_is_now(
+    place: Place,
+) -> None:
+    workspace = make_workspace(place.server, "facts", {})
+    rows = f"/api/workspaces/{workspace}/memories"
+    told = place.server.ask("POST", rows, {"key": "tea", "value": "green", "pinned": True})
+    version = told["data"]["version"]
+
+    async def work() -> None:
+        async with place.connected("http", "auto") as client:
+
+            async def put(value: str, **more: Any) -> Any:
+                stated = {"key": "tea", "value": value, "workspace": "facts", **more}
+                return await client.call_tool("put_fact", stated)
+
+            first = await put("black", version=version)
+            assert first.structured_content is not None
+            assert first.structured_content["replaced"] == "green"
+            assert first.structured_content["fact"]["source"] == "auto"
+            assert first.structured_content["fact"]["pinned"] is True
+            assert "words of a person: green" in text_of(first)
+            stale = await put("white", version=version)
+            assert stale.is_error
+            assert "says now: black" in text_of(stale)
+            both = await put("x", agent_id="assistant")
+            assert "cannot be given together" in text_of(both)
+
+    run(work)
+    (row,) = place.server.ask("GET", rows)["data"]
+    assert (row["value"], row["source"]) == ("black", "auto")
+
+
+def test_a_pin_that_a_client_writes_into_a_file_is_put_back_and_told(place: Place) -> None:
+    workspace = make_workspace(place.server, "pins", {})
+    text = "---\nkey: tea\npinned: true\nimportance: 9\n---\ngreen\n"
+
+    async def work() -> str:
+        async with place.connected("http", "auto") as client:
+            answer = await client.call_tool(
+                "write", {"path": "facts/tea.md", "content": text, "workspace": "pins"}
+            )
+            return text_of(answer)
+
+    assert "Put back: " in run(work)
+    (row,) = place.server.ask("GET", f"/api/workspaces/{workspace}/memories")["data"]
+    assert (row["pinned"], row["importance"]) == (False, 0)
 
 
 def test_decisions_are_refused_to_writers(place: Place) -> None:

@@ -15,12 +15,12 @@ from harness.mcp.tool import (
     cut,
 )
 from harness.tools.tool_context import path_of
-from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, NotFound, Refused
+from workspaces.errors import NotFound, Refused
 from workspaces.file import as_bytes
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
-from workspaces.workspace.workspace import Workspace, Written
+from workspaces.workspace.decided_files import VersionCheck, Written
+from workspaces.workspace.workspace import Workspace
 
 CURRENT_BYTES_MAX = 8 * 1024
 """Bytes of the present content that a refusal shows. `read` shows the rest."""
@@ -53,32 +53,43 @@ class WriteOutput(ToolOutput):
     revision: str | None
     """Null: the file held exactly this already."""
     created: bool
+    put_back: str | None = None
+    """What of the change was put back, because only a person may change it."""
 
 
 def _write(arguments: WriteArguments, call: McpCall) -> WriteOutput:
     workspace = call.caller.workspace(arguments.workspace)
     path = _writable(arguments.path)
-    expect = ABSENT if arguments.version is None else Version(arguments.version)
-    try:
-        written = workspace.write(
-            path, as_bytes(arguments.content), by=call.caller.author, expect=expect
-        )
-    except Conflict as error:
-        raise _changed(workspace, path, is_new=arguments.version is None) from error
+    written = workspace.decided.write(
+        path,
+        as_bytes(arguments.content),
+        by=call.caller.author,
+        check=_check(workspace, path, arguments.version),
+    )
     return _output(written)
 
 
 def _edit(arguments: EditArguments, call: McpCall) -> WriteOutput:
     workspace = call.caller.workspace(arguments.workspace)
     path = _writable(arguments.path)
-    file = workspace.read(path)
-    if arguments.version is not None and arguments.version != file.version:
-        raise _changed(workspace, path, is_new=False)
+    check = None
+    if arguments.version is not None:
+        check = _check(workspace, path, arguments.version)
+
+    def edited(before: bytes | None) -> bytes:
+        if before is None:
+            raise NotFound("file", path, remedy="see with glob what there is")
+        return _replaced(arguments, path, before)
+
+    return _output(workspace.decided.edit(path, edited, by=call.caller.author, check=check))
+
+
+def _replaced(arguments: EditArguments, path: WorkspacePath, before: bytes) -> bytes:
     try:
-        before = file.data.decode()
+        text = before.decode()
     except UnicodeDecodeError as error:
         raise Refused("path", path, "is not a text file") from error
-    count = before.count(arguments.old)
+    count = text.count(arguments.old)
     if count == 0:
         rule = "is not in the file as it is now"
         raise Refused("old", arguments.old, rule, remedy="read the file and copy the text exactly")
@@ -86,12 +97,17 @@ def _edit(arguments: EditArguments, call: McpCall) -> WriteOutput:
         rule = f"is in the file {count} times"
         remedy = "include a neighbouring line to make it unique, or pass all: true"
         raise Refused("old", arguments.old, rule, remedy=remedy)
-    after = as_bytes(before.replace(arguments.old, arguments.new))
-    try:
-        written = workspace.write(path, after, by=call.caller.author, expect=file.version)
-    except Conflict as error:
-        raise _changed(workspace, path, is_new=False) from error
-    return _output(written)
+    return as_bytes(text.replace(arguments.old, arguments.new))
+
+
+def _check(workspace: Workspace, path: WorkspacePath, wanted: str | None) -> VersionCheck:
+    """Return the check of the version that the caller has read; None means that there must be no file."""
+
+    def check(version: Version | None) -> None:
+        if version != wanted:
+            raise _changed(workspace, path, is_new=wanted is None)
+
+    return check
 
 
 def _writable(text: str) -> WorkspacePath:
@@ -105,7 +121,7 @@ def _writable(text: str) -> WorkspacePath:
 def _changed(workspace: Workspace, path: WorkspacePath, *, is_new: bool) -> Refused:
     """Return the refusal of a stale write. It shows what is there now."""
     try:
-        file = workspace.read(path)
+        file = workspace.decided.read(path)
     except NotFound:
         return Refused("version", path, "was deleted since it was read", remedy="write it as new")
     rule = "exists already" if is_new else "was changed since it was read"
@@ -120,6 +136,7 @@ def _output(written: Written) -> WriteOutput:
         version=written.version or "",  # only a delete has none
         revision=written.revision,
         created=written.created,
+        put_back=None if written.put_back is None else written.put_back.what,
     )
 
 
@@ -127,7 +144,8 @@ def _text(output: WriteOutput) -> str:
     if output.revision is None:
         return f"{output.path} holds exactly that already (version {output.version})."
     verb = "Created" if output.created else "Written"
-    return f"{verb}: {output.path}, now version {output.version} (revision {output.revision[:8]})."
+    told = f"{verb}: {output.path}, now version {output.version} (revision {output.revision[:8]})."
+    return f"{told}\nPut back: {output.put_back}." if output.put_back else told
 
 
 WRITE = McpTool(
