@@ -53,6 +53,7 @@ def up(
     from harness.bootstrap.composition import background_tasks
     from harness.bootstrap.open_server import marked_open
     from harness.runtime.json_log import event, log_json_lines
+    from harness.runtime.memory_arenas import bound_arenas
     from harness.web.app import create_app
     from harness.web.server import Server, listen
 
@@ -63,6 +64,7 @@ def up(
         if no_auth:
             _check_loopback(host, listening.getsockname()[0])
         log_json_lines()
+        bound_arenas()
         residents = background_tasks(harness.house)
         app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
         server = Server(app)
