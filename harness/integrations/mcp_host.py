@@ -175,7 +175,7 @@ def _with_header(entry: dict[str, Any], variable: str) -> dict[str, Any]:
 
 
 def _settings_directory() -> Path:
-    """Return where programs of this system keep the settings of a person."""
+    """Return the directory in which programs of this system keep a person's settings."""
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support"
     if sys.platform == "win32":

@@ -114,7 +114,7 @@ def install(
 
 
 def _entry(harness: Harness, workspace: str | None, *, is_http: bool) -> McpEntry:
-    """Return what the program must know. It names the workspace by its id, as its name may change."""
+    """Return the entry for the program. It names the workspace by its id, as its name may change."""
     from harness.integrations.mcp_host import McpEntry
     from workspaces.errors import Refused
 

@@ -80,7 +80,7 @@ def wrong(name: str) -> list[dict[str, Any]]:
     first = next(iter(right))
     return [
         {**right, "verbosity": 1},
-        {},
+        {"limit": 0} if name == "list_facts" else {},
         {**right, first: 7},
         {**right, "workspace": "nobody's"},
         {**right, "limit": "3"} if "limit" in first else {**right, first: None},
