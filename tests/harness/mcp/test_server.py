@@ -83,7 +83,7 @@ def wrong(name: str) -> list[dict[str, Any]]:
         {"limit": 0} if name == "list_facts" else {},
         {**right, first: 7},
         {**right, "workspace": "nobody's"},
-        {**right, "limit": "3"} if "limit" in first else {**right, first: None},
+        {**right, "limit": "3"} if name == "list_facts" else {**right, first: None},
     ]
 
 

@@ -52,7 +52,7 @@ class DeleteFactArguments(FactsArguments):
     version: str | None = None
 
 
-class FactRow(ToolOutput):
+class ListedFact(ToolOutput):
     id: str
     key: str
     value: str
@@ -65,13 +65,13 @@ class FactRow(ToolOutput):
 
 
 class ListFactsOutput(ToolOutput):
-    facts: list[FactRow]
+    facts: list[ListedFact]
     left_out: int
     next_offset: int | None
 
 
 class PutFactOutput(ToolOutput):
-    fact: FactRow
+    fact: ListedFact
     created: bool
     replaced: str | None
     """The words of a person that this call has replaced."""
@@ -92,8 +92,8 @@ def _facts(arguments: FactsArguments, call: McpCall) -> Facts:
     return catalog.over(call.caller.workspace(arguments.workspace))
 
 
-def _row(fact: Fact) -> FactRow:
-    return FactRow(
+def _row(fact: Fact) -> ListedFact:
+    return ListedFact(
         id=fact.id,
         key=fact.key,
         value=fact.value,
