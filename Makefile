@@ -4,15 +4,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 HARNESS_HOME ?= ./.harness
 PORT ?= 8642
+# a browser is opened on a terminal: `make run OPEN=no` opens none
+OPEN ?= yes
 SOURCES := workspaces harness tests benchmarks
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV_VERSION := 0.13.8
 
-.PHONY: run test check format format-check lint types imports http-table configuration bench soak lock clean
+.PHONY: run test check format format-check lint types imports http-table screenshots configuration bench soak lock clean
 
 run: .venv/.installed
 	@echo 'To chat, in another terminal:  HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness chat'
-	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness up --port "$(PORT)"
+	@HARNESS_HOME="$(HARNESS_HOME)" $(BIN)/harness up --port "$(PORT)" $(if $(OPEN:no=),--open)
 
 test: .venv/.installed-dev
 	$(BIN)/pytest -n auto
@@ -34,6 +36,9 @@ types: .venv/.installed-dev
 
 imports: .venv/.installed-dev
 	$(BIN)/lint-imports --no-cache --no-logo
+
+screenshots: .venv/.installed-dev
+	$(BIN)/python -m tests.harness.web.pages.screenshots
 
 http-table: .venv/.installed
 	$(BIN)/python -c 'from harness.web import app, openapi; print(openapi.table(app.routes()), end="")' > docs/http.md

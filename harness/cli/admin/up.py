@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8642
+
+OPEN_AFTER_S = 0.5
+"""Seconds until the browser is opened; by then the server answers."""
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +39,9 @@ def up(
     no_auth: Annotated[
         bool,
         typer.Option("--no-auth", help="Ask for no key. Only on an address of this machine alone."),
+    ] = False,
+    shows: Annotated[
+        bool, typer.Option("--open", help="Open the pages in a browser, if this is a terminal.")
     ] = False,
     home: HomeOption = None,
 ) -> int:
@@ -85,6 +93,8 @@ def up(
             sys.stdout.flush()
             if sys.stderr.isatty():
                 notes().print("[dim]Ctrl-C ends it.[/]")
+            if shows and _can_show(sys.stdout.isatty(), sys.platform, os.environ):
+                _show_soon(f"{address}/?token={token}")
             asyncio.run(server.serve(sockets=[listening]))
             ended_by = None if server.ended_by is None else signal.Signals(server.ended_by).name
             event(log, "ended", address=address, signal=ended_by)
@@ -115,6 +125,24 @@ def _start_facts(harness: Harness, address: str) -> dict[str, Any]:
         "address": address,
         "model": DEMO if is_demo else harness.settings.model,
     }
+
+
+def _can_show(is_terminal: bool, platform: str, environment: Mapping[str, str]) -> bool:
+    """Return True if a person sits here, at a screen. A text browser would take over the terminal."""
+    has_screen = platform in ("darwin", "win32") or any(
+        environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    return is_terminal and has_screen
+
+
+def _show_soon(url: str) -> None:
+    """Open a browser once the server is up. It does not matter if there is none: the address is printed."""
+    import threading
+    import webbrowser
+
+    opening = threading.Timer(OPEN_AFTER_S, webbrowser.open, [url])
+    opening.daemon = True
+    opening.start()
 
 
 def _address(host: str, port: int) -> str:

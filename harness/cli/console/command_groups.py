@@ -64,6 +64,7 @@ COMMAND_GROUPS = {
     },
     "Operating": {
         "up": "admin.up",
+        "demo": "admin.demo",
         "doctor": "admin.doctor",
         "usage": "talk.usage",
         "admin": "admin.admin",

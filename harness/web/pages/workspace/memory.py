@@ -120,7 +120,14 @@ def _page(
         pinned=pinned,
         problems=facts.problems()[:ROWS_MAX],
         undo_path=base_of(facts),
+        authors=_names(caller),
     )
+
+
+def _names(caller: PrincipalServices) -> dict[str, str]:
+    """Return the names of users and agents, who write rows, by their ids."""
+    records = (*caller.users.list(), *caller.agents.list())
+    return {record.id: record.name for record in records}
 
 
 def _change(request: Request, caller: PrincipalServices, facts: Facts, form: SentForm) -> Response:

@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from harness import Harness
+from harness.cli.admin import up
 from tests.harness.cli.terminal import COMMAND, ROOT, Terminal
 from tests.harness.messages_server import KEY, MessagesServer, says, text
 from tests.harness.web.turning import said
@@ -320,3 +321,20 @@ def test_a_home_whose_model_nothing_can_ask_does_not_start(terminal: Terminal) -
     ended = terminal("up", "--port", "0", HARNESS_MODEL="clade-sonnet", ANTHROPIC_API_KEY=KEY)
     ended.refused("'clade-sonnet'", "claude-…", "demo")
     assert ended.out == ""
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "platform", "environment", "can"),
+    [
+        (True, "linux", {"DISPLAY": ":0"}, True),
+        (True, "linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        (True, "darwin", {}, True),
+        (True, "linux", {}, False),
+        (True, "linux", {"DISPLAY": ""}, False),
+        (False, "linux", {"DISPLAY": ":0"}, False),
+    ],
+)
+def test_a_browser_is_opened_only_for_a_person_at_a_screen(
+    is_terminal: bool, platform: str, environment: dict[str, str], can: bool
+) -> None:
+    assert up._can_show(is_terminal, platform, environment) is can

@@ -1,0 +1,162 @@
+"""A made-up home: a small account in which every page of the console has something to show.
+
+The content is a story in `templates/demo/`. It is written as it would be in real life: files by hand, turns
+of an agent, runs, rows from several sources, and a conflict. A clock that is moved by hand spreads it over
+the last weeks. No provider is asked: a scripted model replies.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from harness.agents.record import AgentRecord
+from harness.harness import Harness
+from harness.memory.facts.facts import FactChange
+from harness.messages.message import Text, ToolCall
+from harness.messages.model_request import ModelFailure
+from harness.models.scripted import ScriptedModel
+from harness.runtime.settings import DEFAULT_MODEL
+from harness.runtime.strict_json import parse_json
+from harness.runtime.templates import root
+from workspaces.clock import ManualClock, SystemClock
+from workspaces.errors import Refused
+from workspaces.ids import version_of
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
+from workspaces.tree.conflict_copy import conflict_path
+from workspaces.workspace.workspace import Workspace
+
+STORY_DAYS = 9
+"""The days over which the story is spread."""
+
+HOUR_S = 3600.0
+
+
+def make_demo_home(directory: Path) -> None:
+    """Make a filled home in an empty directory, which may not exist yet.
+
+    Raises: Refused if the directory holds anything.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        remedy = "name a directory that is empty or does not exist"
+        raise Refused("directory", str(directory), "is not empty", remedy=remedy)
+    story: dict[str, Any] = parse_json(
+        (root() / "demo" / "story.json").read_bytes(), within="story"
+    )
+    clock = ManualClock(SystemClock().now() - timedelta(days=STORY_DAYS))
+    model = ScriptedModel(name=DEFAULT_MODEL)
+    with Harness.open(directory, model=model, clock=clock) as harness:
+        _Story(harness, model, clock, story).tell()
+
+
+class _Story:
+    """The story while it is told."""
+
+    def __init__(
+        self, harness: Harness, model: ScriptedModel, clock: ManualClock, story: dict[str, Any]
+    ) -> None:
+        self._harness = harness
+        self._model = model
+        self._clock = clock
+        self._story = story
+
+    def tell(self) -> None:
+        harness, story = self._harness, self._story
+        garden = harness.workspaces.create(**story["workspace"])
+        files = root() / "demo" / "garden"
+        by = harness.rooms.principal.author("api")
+        for file in sorted(files.rglob("*.md")):
+            garden.write(str(file.relative_to(files)), file.read_bytes(), by=by)
+            self._pass(2)
+        harness.workspaces.create(**story["recipes"])
+        self._pass(30)
+        agent = self._make_agent()
+        self._add_facts(garden, agent)
+        self._talk(agent)
+        self._run()
+        self._edit_by_hand(garden)
+        self._leave_a_conflict(garden)
+        self._wait_for_approval()
+        harness.rooms.users.create({"name": "Ben", "externalId": "ben@example.com"})
+        harness.rooms.keys.create(label="watering script")
+
+    def _add_facts(self, garden: Workspace, agent: AgentRecord) -> None:
+        facts = self._harness.rooms.facts.over(garden)
+        person = self._harness.rooms.principal.author("api")
+        for fact in self._story["facts"]:
+            source = fact["source"]
+            by = person if source == "api" else Author(agent.name, agent.id, source)
+            options = {name: fact[name] for name in ("pinned", "importance") if name in fact}
+            facts.put(fact["key"], fact["value"], by=by, **options)
+            if source != "api" and fact.get("pinned"):  # a model may not pin: a person does
+                facts.change(fact["key"], FactChange(pinned=True), by=person)
+            self._pass(7)
+
+    def _make_agent(self) -> AgentRecord:
+        stated = self._story["agent"]
+        return self._harness.agents.create(
+            stated["name"], workspaces=["garden"], system=stated["system"]
+        )
+
+    def _talk(self, agent: AgentRecord) -> None:
+        for number, turn in enumerate(self._story["talk"]):
+            if "writes" in turn:
+                call = ToolCall(f"toolu_demo_{number}", "write", turn["writes"])
+                self._model.script((Text("I write it down."), call), turn["replies"])
+            else:
+                self._model.script(turn["replies"])
+            self._harness.run(turn["said"], agent=agent, conversation="planning")
+            self._pass(26)
+
+    def _run(self) -> None:
+        harness = self._harness
+        name = self._story["agent"]["name"]
+        harness.runs.set_memory(name, is_enabled=True)
+        harness.agents.patch(
+            name,
+            {
+                "config": {
+                    "schedule": {"cron": "0 7 * * 1-5", "timezone": "UTC"},
+                    "defaultPrompt": self._story["runs"][0]["prompt"],
+                }
+            },
+        )
+        for run in self._story["runs"]:
+            failed = ModelFailure("broken", "the provider did not answer", "try again later")
+            self._model.script(run["replies"] or failed)
+            started = harness.runs.start(name, run["prompt"])
+            harness.finish_run(started.id)
+            self._pass(21)
+
+    def _edit_by_hand(self, garden: Workspace) -> None:
+        memory = garden.root / "MEMORY.md"
+        memory.write_text(memory.read_text() + self._story["byHand"])
+        garden.commit_edits()
+        self._pass(5)
+
+    def _leave_a_conflict(self, garden: Workspace) -> None:
+        """Leave two versions of a file, as two machines make them that were offline."""
+        path, by = WorkspacePath("notes/watering.md"), self._harness.rooms.principal.author("api")
+        garden.write(path, self._story["mine"], by=by)
+        theirs = self._story["theirs"].encode()
+        copy = garden.root / conflict_path(path, version_of(theirs))
+        copy.write_bytes(theirs)
+        garden.commit_edits()
+        self._pass(3)
+
+    def _wait_for_approval(self) -> None:
+        harness, waits = self._harness, self._story["waits"]
+        sandbox = harness.rooms.sandboxes.create(
+            {"name": "careful", "config": {"permission": "ask"}}
+        )
+        name = self._story["agent"]["name"]
+        harness.agents.patch(name, {"config": {"sandbox": sandbox.id}})
+        self._model.script((ToolCall("toolu_demo_waits", "write", waits["writes"]),))
+        harness.run(waits["said"], agent=name, conversation="beans")
+
+    def _pass(self, hours: float) -> None:
+        """Let some hours pass, but never beyond the present."""
+        left = (SystemClock().now() - self._clock.now()).total_seconds()
+        self._clock.advance(max(0.0, min(hours * HOUR_S, left - 60.0)))

@@ -1,0 +1,36 @@
+"""The made-up home: each page of the console has something to show, and nothing real is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness import Harness
+from harness.presentation.demo_home import make_demo_home
+from workspaces.errors import Refused
+
+
+def test_the_demo_home_has_something_of_everything(tmp_path: Path) -> None:
+    make_demo_home(tmp_path / "demo")
+    with Harness.open(tmp_path / "demo") as harness:
+        garden, rooms = harness.workspaces.get("garden"), harness.rooms
+        assert {fact.source for fact in rooms.facts.over(garden).list()} == {"manual", "auto"}
+        assert any(fact.pinned for fact in rooms.facts.over(garden).list())
+        assert [problem.kind for problem in garden.problems()] == ["conflict"]
+        assert len(garden.log()) > 8
+        assert {one.key for one in rooms.conversations.list()} >= {"planning", "beans", "shared"}
+        waiting = [call for one in rooms.conversations.list() for call in harness.pending(one)]
+        assert [call.call.name for call in waiting] == ["write"]
+        statuses = [view.run.status for view in rooms.runs.list("gardener")]
+        assert sorted(statuses) == ["failed", "succeeded", "succeeded"]
+        assert rooms.runs.memory("gardener").status == "Carrying context"
+
+
+def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(Refused, match="not empty"):
+        make_demo_home(tmp_path)
+    with pytest.raises(Refused, match="not empty"):
+        make_demo_home(tmp_path / "mine.txt")
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
