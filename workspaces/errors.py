@@ -8,6 +8,7 @@ errors at their edge. Each face (HTTP, command line, model) shows them through o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
 
 
@@ -128,6 +129,32 @@ class AgentRunning(Conflict):
         self.args = (f"the agent {_shown(agent)} already runs: {run_id}",)
         self.remedy = "wait for that run, cancel it, or queue behind it"
         self.run_id = run_id
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLine:
+    """A line that stands in the way of an undo."""
+
+    path: str
+    number: int | None
+    """Its place in the present file. None if the line is not there any more."""
+    text: str
+
+    def as_json(self) -> dict[str, str | int | None]:
+        return {"path": self.path, "line": self.number, "text": self.text}
+
+
+class LinesChanged(Conflict):
+    """A revision cannot be undone, because its lines were rewritten since. Nothing was undone."""
+
+    def __init__(self, revision: str, lines: Sequence[ChangedLine]) -> None:
+        super().__init__("revision", revision, expected="its lines", actual="rewritten lines")
+        paths = ", ".join(dict.fromkeys(line.path for line in lines))
+        self.args = (f"Cannot undo {revision}: its lines in {paths} were rewritten since.",)
+        self.remedy = (
+            "edit the lines by hand, or restore the whole file: harness restore W PATH --revision R"
+        )
+        self.lines = tuple(lines)
 
 
 class Refused(Failure):

@@ -28,7 +28,7 @@ from typing import Final
 
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Refused, Unavailable
-from workspaces.history import log
+from workspaces.history import log, revision_step
 from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
 from workspaces.history.diff import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
 from workspaces.history.git import branch
@@ -384,6 +384,13 @@ class History:
             *([path] if path else []),
         )
         return log.parse_log(out)
+
+    def later_changes(
+        self, since: RevisionId, path: WorkspacePath
+    ) -> list[revision_step.LaterChange]:
+        """Return the revisions since one that changed a file, parents first."""
+        tip = self.tip() or since
+        return revision_step.read_later(self._git, self.find, path, since=since, tip=tip)
 
     def changes(
         self,

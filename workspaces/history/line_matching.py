@@ -19,6 +19,9 @@ COMPARISONS_MAX = 100_000
 
 DEPTH_MAX = 64
 
+BLOCK_LINES = 64
+"""Lines compared in one step. Most versions of a file differ in one place only."""
+
 _Range = tuple[int, int, int, int]
 _Pair = tuple[int, int]
 
@@ -42,13 +45,30 @@ def split_lines(data: bytes) -> list[bytes]:
 
 def hunks(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Hunk]:
     """Return the changes from `old` to `new`, in order. The lines between two hunks are equal."""
+    old, new = list(old), list(new)
+    start = _common_start(old, new)
+    rest = min(len(old), len(new)) - start
+    end = _common_start(old[::-1][:rest], new[::-1][:rest])
+    middle = shared(old[start : len(old) - end], new[start : len(new) - end])
     changes: list[Hunk] = []
-    old_at = new_at = 0
-    for i, j in [*shared(old, new), (len(old), len(new))]:
+    old_at = new_at = start
+    pairs = ((start + i, start + j) for i, j in middle)
+    for i, j in [*pairs, (len(old) - end, len(new) - end)]:
         if i > old_at or j > new_at:
             changes.append(Hunk(old_at, i, new_at, j))
         old_at, new_at = i + 1, j + 1
     return changes
+
+
+def _common_start(one: list[Hashable], other: list[Hashable]) -> int:
+    """Return the number of equal lines that both begin with. Whole blocks are compared at once."""
+    at, size = 0, min(len(one), len(other))
+    while at < size and one[at : at + BLOCK_LINES] == other[at : at + BLOCK_LINES]:
+        at += BLOCK_LINES
+    at = min(at, size)
+    while at < size and one[at] == other[at]:
+        at += 1
+    return at
 
 
 def shared(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[_Pair]:

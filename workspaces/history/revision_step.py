@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from workspaces.history.git.objects import ObjectId
-from workspaces.history.log import entries, revision_of
-from workspaces.revision import RevisionId
+from workspaces.history.log import FORMAT, entries, revision_of
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Revision, RevisionId
 from workspaces.timestamp import Stamp
 
 RAW_OPTIONS = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -32,6 +33,36 @@ class RevisionStep:
     is_plain: bool
     """True if `changes` explain this step alone. False for a merge or several revisions in one step."""
     changes: tuple[BlobChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterChange:
+    """A revision that changed a file. Its parents are the last revisions before it that changed the file."""
+
+    revision: Revision
+    blob: ObjectId | None
+    """The file in this revision. None if it has no such file."""
+
+
+def read_later(
+    git: Callable[..., bytes],
+    find: Callable[[RevisionId, WorkspacePath], ObjectId | None],
+    path: WorkspacePath,
+    *,
+    since: RevisionId,
+    tip: RevisionId,
+) -> list[LaterChange]:
+    """Return the revisions since one that changed a file, parents first. A merge is among them only if both
+    sides changed the file."""
+    walk = ("--topo-order", "--reverse", "--parents", "--simplify-merges", FORMAT)
+    shown = ("--diff-merges=first-parent", *RAW_OPTIONS, "--end-of-options")
+    command = ("log", *walk, *shown, tip, f"^{since}", "--", path)
+    later: list[LaterChange] = []
+    for header, raw in entries(git(*command), nul=True):
+        revision = revision_of(header, ())
+        change = next(iter(parse_raw(raw)), None)  # None: a merge that equals its first parent
+        later.append(LaterChange(revision, change.after if change else find(revision.id, path)))
+    return later
 
 
 def parse_steps(out: bytes) -> list[RevisionStep]:

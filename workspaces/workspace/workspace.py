@@ -310,7 +310,7 @@ class Workspace:
     def revert(self, view: View, *, by: Author | None = None) -> RevisionId | None:
         """Undo one revision, and nothing else, as a new revision. Return None if it is undone already.
 
-        Raises: Refused when the same lines were changed again since.
+        Raises: LinesChanged when lines of it were rewritten since.
         """
         undo = self._undo(view)
         by = (by or self._author).saying("Reverted", undo.revision)

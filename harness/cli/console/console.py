@@ -309,12 +309,19 @@ def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:
 
     `is_one_of_many`: the JSON document of the command holds the error too, so none is printed here.
     """
+    from workspaces.errors import LinesChanged
+
     remedy = failure.remedy or _where_listed(failure)
+    lines = [line.as_json() for line in failure.lines] if isinstance(failure, LinesChanged) else []
     if Shown.as_json and not is_one_of_many:
         error = {"code": failure.code, "message": str(failure), "remedy": remedy}
         field = getattr(failure, "field", None)
-        print_document({"error": {**error, **({"field": field} if field else {})}})
+        more = {**({"field": field} if field else {}), **({"lines": lines} if lines else {})}
+        print_document({"error": {**error, **more}})
     complain(f"error ({failure.code}): {failure}\n")
+    for line in lines:
+        place = line["path"] if line["line"] is None else f"{line['path']}:{line['line']}"
+        complain(f"  {place}  {line['text']}\n")
     if remedy:
         complain(f"  → {remedy}\n")
 

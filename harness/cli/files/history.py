@@ -253,7 +253,8 @@ def revert(
 ) -> None:
     """Undo one revision. Later changes stay.
 
-    The command refuses if later changes touch the same lines: you must decide which change to keep.
+    It goes by lines, so facts told since stay. If one of its lines was rewritten since, the command changes
+    nothing and names the line: you must decide which text to keep.
     """
     from harness.presentation.file_json import reverted_document
 

@@ -1,6 +1,6 @@
 """The error table of the HTTP API: the status, headers and body of each failure.
 
-The body of every error is `{"error": {code, message, field?}}`, and for the routes of facts
+The body of every error is `{"error": {code, message, field?, lines?}}`, and for the routes of facts
 `{"success": false, "error": message}`. A missing resource and a resource that the caller may not see have the
 same body, byte for byte. The body does not repeat the requested name.
 """
@@ -23,6 +23,7 @@ from workspaces.errors import (
     Failure,
     Forbidden,
     LeaseLost,
+    LinesChanged,
     NotFound,
     OverLimit,
     Refused,
@@ -72,6 +73,15 @@ class Json(JSONResponse):
         return text.encode(errors="backslashreplace")
 
 
+class ErrorLine(StrictModel):
+    """A line that was rewritten since."""
+
+    path: str
+    line: int | None
+    """Its number in the present file. Null if the line is not there any more."""
+    text: str
+
+
 class ErrorDetail(StrictModel):
     """The description of an error."""
 
@@ -81,6 +91,8 @@ class ErrorDetail(StrictModel):
     """A sentence for people, with the remedy."""
     field: str | None = None
     """The refused part of the request, as in `config.workspaces.0.name`."""
+    lines: list[ErrorLine] | None = None
+    """The lines that stand in the way of an undo."""
 
 
 class ErrorBody(StrictModel):
@@ -157,8 +169,9 @@ def refused(failure: Failure, path: str = "") -> Json:
         return Json({"success": False, "error": _sentence(failure)}, status, dict(headers))
     field: str | None = getattr(failure, "field", None)
     error = {"code": failure.code, "message": _sentence(failure)}
-    body = {"error": {**error, **({"field": field} if field else {})}}
-    return Json(body, status, dict(headers))
+    lines = [line.as_json() for line in failure.lines] if isinstance(failure, LinesChanged) else []
+    more = {**({"field": field} if field else {}), **({"lines": lines} if lines else {})}
+    return Json({"error": {**error, **more}}, status, dict(headers))
 
 
 def broken(path: str = "") -> Json:

@@ -60,7 +60,9 @@ class Caller:
         assert answer.status_code == status, (answer.status_code, answer.text)
         body = answer.json()
         assert set(body) == {"error"}, body
-        assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "field"}, body
+        assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "field", "lines"}, (
+            body
+        )
         return body["error"]
 
     def workspace(self, name: str = "w", **fields: Any) -> str:

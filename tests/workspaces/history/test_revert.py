@@ -1,14 +1,24 @@
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.workspaces.conftest import AGENT, CALLER
-from workspaces.errors import NotFound, Refused
-from workspaces.history.revert import merge_lines
+from workspaces.clock import ManualClock
+from workspaces.errors import LinesChanged, NotFound, Refused
+from workspaces.history.history import History
+from workspaces.history.line_identity import text_lines
+from workspaces.history.revert import undo_changes
+from workspaces.paths import WorkspacePath
+from workspaces.revision import SYNC, RevisionId
+from workspaces.tree.merge import merge
 from workspaces.workspace.workspace import Workspace
 
 
@@ -97,10 +107,13 @@ def test_a_revert_of_lines_changed_later_is_refused_and_writes_nothing(
     bad = workspace.commit_edits()
     tip = workspace.write("TASKS.md", "3\n", by=AGENT).revision
     assert bad is not None
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(LinesChanged) as caught:
         workspace.revert(bad, by=CALLER)
-    undone = f"Cannot undo {bad[:7]}: later changes touch the same lines of TASKS.md."
-    assert str(caught.value) == undone
+    refusal = f"Cannot undo {bad[:7]}: its lines in TASKS.md were rewritten since."
+    assert str(caught.value) == refusal
+    assert [line.as_json() for line in caught.value.lines] == [
+        {"path": "TASKS.md", "line": 1, "text": "3"}
+    ]
     assert "harness restore" in (caught.value.remedy or "")
     assert workspace.tip() == tip
     assert workspace.read("MEMORY.md").text == "a\nB\n"
@@ -111,35 +124,161 @@ def test_an_invalid_revision_is_neither_restored_nor_reverted(
     workspace: Workspace, view: str
 ) -> None:
     workspace.write("MEMORY.md", "one\n", by=AGENT)
-    for act in (workspace.revert, lambda v, by: workspace.restore("MEMORY.md", v, by=by)):
+    for act in (workspace.revert, partial(workspace.restore, "MEMORY.md")):
         with pytest.raises((Refused, NotFound)):
             act(view, by=CALLER)
 
 
-UNIQUE = st.lists(st.integers(0, 99), unique=True, max_size=12)
+MEMORY = WorkspacePath("MEMORY.md")
+HEADING = b"# Memory\n\n"
 
 
-@given(UNIQUE, UNIQUE, UNIQUE)
-def test_a_successful_line_merge_holds_the_additions_of_both_sides(
-    base: list[int], ours: list[int], theirs: list[int]
+class Notebook:
+    """One history, written the way agents, people and other machines write it."""
+
+    def __init__(self, place: Path, first: bytes, newline: bytes) -> None:
+        self.history = History.create(place / "ours.git", ManualClock())
+        self.other = History.create(place / "theirs.git", ManualClock())
+        self.newline = newline
+        self.history.record({MEMORY: first}, CALLER)
+
+    @property
+    def data(self) -> bytes:
+        return self.read(self.history)
+
+    def read(self, history: History) -> bytes:
+        blob = history.find(history.tip(), MEMORY)
+        return history.read(blob) if blob else b""
+
+    def tell(self, fact: bytes, history: History | None = None) -> RevisionId:
+        """Append a fact. Without a newline at the end the last line has to get one first."""
+        place = history or self.history
+        now = self.read(place)
+        start = now if now.endswith(b"\n") or not now else now + b"\n"
+        return place.record({MEMORY: start + b"- " + fact + self.newline}, AGENT)
+
+    def reorder(self, key: int) -> None:
+        lines = sorted(text_lines(self.data), key=lambda line: (hash((line, key)), line))
+        data = b"\n".join(lines) + self.newline
+        if data != self.data:
+            self.history.record({MEMORY: data}, AGENT)
+
+    def merge(self, ours: bytes, theirs: bytes) -> tuple[RevisionId, RevisionId]:
+        """Tell one fact here and one on another machine, and merge the two."""
+        base = self.data
+        _send(self.history, self.other)
+        told_there = self.tell(theirs, self.other)
+        told_here = self.tell(ours)
+        merged = merge(MEMORY, base, self.data, self.read(self.other))
+        assert merged is not None
+        _send(self.other, self.history, {MEMORY: merged.data})
+        return told_here, told_there
+
+    def undo(self, revision: RevisionId) -> RevisionId | None:
+        changes = undo_changes(self.history, revision, {MEMORY: self.data})
+        by = CALLER.saying("Reverted", revision)
+        return self.history.record(changes, by) if changes else None
+
+
+def _send(
+    source: History, to: History, differing: dict[WorkspacePath, bytes] | None = None
 ) -> None:
-    def text(lines: list[int]) -> bytes:
-        return b"".join(b"%d\n" % line for line in lines)
+    tip = source.tip()
+    assert tip
+    known = to.tip()
+    with to.quarantine() as quarantine:
+        for _, bundle in source.bundles(tip, [known] if known and source.has(known) else []):
+            quarantine.take(bundle)
+        quarantine.check()
+        to.receive(quarantine, tip)
+        to.follow(tip, differing or {}, SYNC)
 
-    found = merge_lines(text(base), text(ours), text(theirs))
-    if found is None:
-        return
-    lines = {int(line) for line in found.split()}
-    assert set(ours) - set(base) <= lines
-    assert set(theirs) - set(base) <= lines
+
+FACTS = st.lists(st.integers(0, 9), min_size=1, max_size=7)  # some are told twice
+FIRST = st.sampled_from([b"", HEADING, HEADING + b"- old", b"- 3\n"])
+NEWLINE = st.sampled_from([b"\n", b""])
 
 
-@given(UNIQUE, UNIQUE)
-def test_a_line_merge_with_an_unchanged_side_is_the_other_side(
-    base: list[int], other: list[int]
+@given(first=FIRST, newline=NEWLINE, facts=FACTS, data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_undoing_any_facts_in_any_order_leaves_the_others_byte_for_byte(
+    first: bytes, newline: bytes, facts: list[int], data: st.DataObject
 ) -> None:
-    def text(lines: list[int]) -> bytes:
-        return b"".join(b"%d\n" % line for line in lines)
+    undone = data.draw(st.permutations(range(len(facts))))
+    undone = undone[: data.draw(st.integers(1, len(facts)))]
+    with TemporaryDirectory() as place:
+        book = Notebook(Path(place), first, newline)
+        told = [book.tell(b"%d" % fact) for fact in facts]
+        for index in undone:
+            assert book.undo(told[index]) is not None
+            assert book.undo(told[index]) is None
+        kept = [b"- %d" % fact for index, fact in enumerate(facts) if index not in undone]
+        assert text_lines(book.data) == [*text_lines(first), *kept]
+        if kept:
+            assert book.data.endswith(b"\n") == (newline == b"\n")
 
-    assert merge_lines(text(base), text(base), text(other)) == text(other)
-    assert merge_lines(text(base), text(other), text(base)) == text(other)
+
+class Deed(NamedTuple):
+    kind: str
+    one: int
+    two: int
+
+
+DEEDS = st.lists(
+    st.builds(
+        Deed,
+        st.sampled_from(["tell", "tell", "undo", "undo", "reorder", "merge"]),
+        st.integers(0, 5),
+        st.integers(6, 12),
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+@example(  # a fact is undone and told again, and then the undo is undone
+    first=b"",
+    newline=b"\n",
+    deeds=[Deed("tell", 0, 6), Deed("undo", 0, 6), Deed("tell", 0, 6), Deed("undo", 1, 6)],
+)
+@given(first=FIRST, newline=NEWLINE, deeds=DEEDS)
+@settings(max_examples=50, deadline=None)
+def test_undos_keep_every_other_fact_after_undone_undos_merges_and_reordering(
+    first: bytes, newline: bytes, deeds: list[Deed]
+) -> None:
+    with TemporaryDirectory() as place:
+        book = Notebook(Path(place), first, newline)
+        expected = Counter(filter(None, text_lines(first)))
+        done: list[tuple[RevisionId, bytes, int]] = []  # what it added (+1) or took out (-1)
+        undone: dict[RevisionId, bool] = {}
+        for kind, one, two in deeds:
+            if kind == "tell":
+                done.append((book.tell(b"%d" % one), b"- %d" % one, 1))
+                expected[b"- %d" % one] += 1
+            elif kind == "reorder":
+                book.reorder(one)
+            elif kind == "merge":
+                for revision, fact in zip(
+                    book.merge(b"%d" % one, b"%d" % two), (one, two), strict=True
+                ):
+                    done.append((revision, b"- %d" % fact, 1))
+                    expected[b"- %d" % fact] += 1
+            elif done:
+                revision, line, change = done[one % len(done)]
+                made = book.undo(revision)
+                assert (made is None) == undone.get(revision, False)
+                if made is not None:
+                    _note_undo(undone, book.history, revision)
+                    expected[line] -= change
+                    done.append((made, line, -change))
+            assert Counter(filter(None, text_lines(book.data))) == +expected
+
+
+def _note_undo(undone: dict[RevisionId, bool], history: History, revision: RevisionId) -> None:
+    """Note that a revision is undone. If it was an undo itself, what it undid is done again."""
+    is_undone = True
+    of: RevisionId | None = revision
+    while of is not None:
+        undone[of] = is_undone
+        reverted = history.commit(of).trailers.get("Reverted")
+        of, is_undone = (RevisionId(reverted) if reverted else None), not is_undone

@@ -280,10 +280,11 @@ def restore(request: Request, caller: Caller, place: CallerWorkspace, fields: Fi
 def revert(request: Request, caller: Caller, place: CallerWorkspace, fields: Fields) -> Json:
     """Undo the changes of a revision and keep later ones.
 
+    It goes by lines. If a line of the revision was rewritten since, nothing is changed, and the error has the
+    code `conflict` and the `lines`.
+
     Where several servers share the records, S3 decides about each file in turn. `files` lists those that were
     changed, `left` those that were not, because another server changed them in between.
-
-    The request is refused if later changes touch the same lines.
     """
     revision = parse(RevertRequest, fields).revision
     by, waits = caller.principal.author("api"), may_wait(request.headers)

@@ -86,6 +86,17 @@ def test_revert_and_restore_bring_back_earlier_content() -> None:
     assert asked("diff", "journal", "--from", first)["files"] == []
 
 
+def test_revert_exits_1_with_the_lines_that_were_rewritten_since(harness: Terminal) -> None:
+    for text in (b"one\ntwo\n", b"one\n2\n", b"one\nII\n"):
+        harness("write", "notes", "a.md", stdin=text).done()
+    second = harness("log", "notes", "a.md", "--json").done().json[1]["revision"]
+    refused = harness("revert", "notes", second, "--json").refused("  a.md:2  II\n")
+    error = refused.json["error"]
+    assert error["code"] == "conflict"
+    assert error["lines"] == [{"path": "a.md", "line": 2, "text": "II"}]
+    assert harness("cat", "notes", "a.md").done().out == "one\nII\n"
+
+
 @pytest.mark.usefixtures("home")
 def test_restore_previous_restores_the_file_before_its_last_change() -> None:
     for text in ("one\n", "two\n"):

@@ -71,13 +71,23 @@ def test_each_undo_command_reverts_one_more_answer(harness: Terminal) -> None:
     assert authors == ["owner", "owner", "assistant", "assistant", "owner"]
 
 
+def test_undo_takes_out_the_fact_of_its_answer_and_keeps_a_later_one(harness: Terminal) -> None:
+    said(harness, "remember that tea is green")
+    said(harness, "remember that water is wet", key="c2")
+    assert "undone by " in said(harness, "/undo").stderr
+    memory = harness("cat", "notes", "MEMORY.md").done().out
+    assert "- water is wet\n" in memory
+    assert "tea is green" not in memory
+
+
 def test_undo_refuses_a_change_that_a_later_edit_replaced(harness: Terminal) -> None:
     said(harness, "remember that tea is green")
     memory = harness("cat", "notes", "MEMORY.md").done().out
     changed = memory.replace("tea is green", "tea is black").encode()
     harness("write", "notes", "MEMORY.md", stdin=changed).done()
     chat = said(harness, "/undo")
-    assert "error (" in chat.stderr
+    assert "error (conflict): Cannot undo " in chat.stderr
+    assert "  MEMORY.md:9  - tea is black\n" in chat.stderr
     assert "tea is black" in harness("cat", "notes", "MEMORY.md").done().out
 
 

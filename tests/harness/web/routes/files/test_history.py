@@ -94,7 +94,20 @@ def test_restore_and_revert_create_new_revisions(acme: Caller, place: str) -> No
     again = {"revision": second}
     acme.post(f"{place}/restore", {"path": "a.md", "revision": first}, 200)
     acme("PUT", f"{place}/files/a.md", content=b"three\n")
-    assert acme.refused(400, "POST", f"{place}/revert", json=again)["field"] == "path"
+    error = acme.refused(409, "POST", f"{place}/revert", json=again)
+    assert error["code"] == "conflict"
+    assert error["lines"] == [{"path": "a.md", "line": 1, "text": "three"}]
+    assert acme("GET", f"{place}/files/a.md").content == b"three\n"
+
+
+def test_a_fact_told_before_others_is_reverted_alone(acme: Caller, place: str) -> None:
+    revisions = [
+        written(acme, place, "facts.md", "".join(f"- {fact}\n" for fact in "abc"[: end + 1]))
+        for end in range(3)
+    ]
+    for revision in revisions[:2]:
+        acme.post(f"{place}/revert", {"revision": revision}, 200)
+    assert acme("GET", f"{place}/files/facts.md").content == b"- c\n"
 
 
 def test_the_log_and_blame_include_manual_edits(site: Site, acme: Caller, place: str) -> None:
