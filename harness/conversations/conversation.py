@@ -1,8 +1,11 @@
 """Find, create, fork, list and delete conversations.
 
 A conversation belongs to the user of its first turn; for every other user it does not exist. It is found by
-its id, or by its agent and key. A key is unique in the account, and the lease is named after it too. So a
-user who sends a message under another user's key gets NotFound, as for an unknown id.
+its id, or by its user, agent and key. So two users may use the same key. The full key, which names the lease,
+is stored with the conversation and never changes.
+
+Conversations of an older version have no stored full key. An index for the whole account leads to them, and
+their lease has the name that now is the account owner's.
 
 A delete has two steps. One batch makes the conversation disappear and enqueues a job that removes its parts.
 The deleting process runs that job at once; if it cannot, any other process does.
@@ -63,6 +66,8 @@ class Conversation:
     created_at: Stamp
     forked_from: str | None = None
     """`<conversation id> <entry number>` of the original, for a fork."""
+    stored_key: str | None = None
+    """The full key. None for a conversation of an older version."""
     counter: int = 1
     """Counter of the conversation's record, and of its copy under the key. Neither record ever changes."""
 
@@ -78,7 +83,15 @@ class Conversation:
 
     @property
     def lease_key(self) -> str:
-        return lease_key(full_key(self.account_id, self.agent_id, self.key))
+        key = self.stored_key or full_key(self.account_id, self.agent_id, self.key)
+        return lease_key(key)
+
+    @property
+    def pointer(self) -> Key:
+        """The record by which the conversation is found under its key."""
+        if self.stored_key is None:
+            return _old_pointer(self.account_id, self.agent_id, self.key)
+        return _pointer(self.account_id, self.user_id, self.agent_id, self.key)
 
     def claim_key(self, event_id: str) -> Key:
         return claim_key(self.account_id, self.user_id, self.agent_id, event_id)
@@ -149,8 +162,7 @@ class Conversations:
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """Return the principal's conversation with this agent under this key, if it had a first turn."""
-        found = self._by_key(agent_id, key)
-        return None if found is None or found.user_id != self._principal.user_id else found
+        return self._by_key(agent_id, key)
 
     def get(self, conversation_id: str) -> Conversation:
         """Return the conversation with this id.
@@ -163,10 +175,7 @@ class Conversations:
         return found
 
     def open(self, agent_id: AgentId, key: str) -> Conversation:
-        """Return the conversation under this key; create it if it is new.
-
-        Raises: NotFound when it is another user's.
-        """
+        """Return the conversation under this key; create it if it is new."""
         found = self.found_or_new(agent_id, key)
         if isinstance(found, Conversation):
             return found
@@ -177,17 +186,12 @@ class Conversations:
         return found.conversation
 
     def found_or_new(self, agent_id: AgentId, key: str) -> Conversation | New:
-        """Return the conversation under this key, or the changes that create it.
-
-        Raises: NotFound when it is another user's.
-        """
+        """Return the conversation under this key, or the changes that create it."""
         found = self._by_key(agent_id, key)
         if found is None:
             fresh = self._new(agent_id, key)
             session = new_session(1, fresh.created_at)
             return New(fresh, replace(session, counter=1), self._creation(fresh, session))
-        if found.user_id != self._principal.user_id:
-            raise NotFound("conversation", key, remedy="use another key")
         return found
 
     def list(
@@ -296,8 +300,13 @@ class Conversations:
 
     def delete_with(self, agent_id: AgentId) -> int:
         """Delete all users' conversations with this agent, which is being deleted. Return their number."""
-        pointers = with_prefix(self._records, self._pointers, f"{agent_id}:")
-        return self._delete_all(pointer.value["id"] for pointer in pointers)
+        partition, prefix = self._key("")
+        conversations = with_prefix(self._records, partition, prefix)
+        return self._delete_all(
+            item.key.sort.removeprefix(prefix)
+            for item in conversations
+            if item.value["agentId"] == agent_id
+        )
 
     def delete_of(self, user_id: UserId) -> int:
         """Delete all conversations of a user who is being deleted, with all agents. Return their number."""
@@ -391,7 +400,7 @@ class Conversations:
         try:
             self._records.write(
                 lease.guard,
-                Delete(self._pointer(conversation.agent_id, conversation.key)),
+                Delete(conversation.pointer),
                 Delete(self._key(conversation.id)),
                 Delete(self._listed(conversation)),
                 Put(self._tombstone(conversation.id), _value(conversation)),
@@ -417,7 +426,17 @@ class Conversations:
             user_id=self._principal.user_id,
             created_at=self._now(),
             forked_from=forked_from,
+            stored_key=self._full_key(agent_id, key),
         )
+
+    def _full_key(self, agent_id: AgentId, key: str) -> str:
+        """Return the full key of a new conversation. The short form is the owner's, unless an older version
+        gave it to another user."""
+        account_id, user_id = self._principal.account_id, self._principal.user_id
+        is_owner = user_id == self._principal.owner.id
+        if is_owner and self._records.get(_old_pointer(account_id, agent_id, key)) is None:
+            return full_key(account_id, agent_id, key)
+        return full_key(account_id, agent_id, key, user_id)
 
     def _create(
         self, conversation: Conversation, sessions: Iterable[Session], entries: Iterable[Carried]
@@ -445,20 +464,23 @@ class Conversations:
 
     def _creation(self, conversation: Conversation, newest: Session) -> tuple[Put, ...]:
         """Return the records by which the conversation is found, with its newest session."""
-        pointer = self._pointer(conversation.agent_id, conversation.key)
+        found = {**_value(conversation), "id": conversation.id}
         return (
             self.transcript(conversation).session_put(newest),
             Put(self._key(conversation.id), _value(conversation), expect=ABSENT),
-            Put(pointer, conversation.as_json(), expect=ABSENT),
+            Put(conversation.pointer, found, expect=ABSENT),
             Put(self._listed(conversation), {}),
         )
 
     def _by_key(self, agent_id: AgentId, key: str) -> Conversation | None:
-        """Return the conversation under this key, of any user."""
-        pointer = self._records.get(self._pointer(agent_id, key))
+        """Return the principal's conversation under this key. An older version's index may hold it."""
+        account_id, user_id = self._principal.account_id, self._principal.user_id
+        pointer = self._records.get(_pointer(account_id, user_id, agent_id, key))
         if pointer is None:
-            return None
-        return _conversation(pointer.value["id"], self._principal.account_id, pointer)
+            pointer = self._records.get(_old_pointer(account_id, agent_id, key))
+            if pointer is None or pointer.value["userId"] != user_id:
+                return None
+        return _conversation(pointer.value["id"], account_id, pointer)
 
     def _with_full_texts(
         self, conversation: Conversation, entries: Iterable[Carried]
@@ -480,13 +502,6 @@ class Conversations:
     def _now(self) -> Stamp:
         return stamp_of(self._clock.now())
 
-    @property
-    def _pointers(self) -> str:
-        return f"conversation-keys:{self._principal.account_id}"
-
-    def _pointer(self, agent_id: AgentId, key: str) -> Key:
-        return Key(self._pointers, f"{agent_id}:{key}")
-
     def _listed(self, conversation: Conversation) -> Key:
         partition = _listing(conversation.account_id, conversation.user_id)
         return Key(partition, conversation.place)
@@ -498,6 +513,15 @@ class Conversations:
         return Key(
             f"account:{self._principal.account_id}", f"deleted-conversation:{conversation_id}"
         )
+
+
+def _pointer(account_id: AccountId, user_id: UserId, agent_id: AgentId, key: str) -> Key:
+    return Key(f"conversation-keys:{account_id}:{user_id}", f"{agent_id}:{key}")
+
+
+def _old_pointer(account_id: AccountId, agent_id: AgentId, key: str) -> Key:
+    """Return the record in which older versions kept a key, for all users of the account."""
+    return Key(f"conversation-keys:{account_id}", f"{agent_id}:{key}")
 
 
 def _listing(account_id: AccountId, user_id: UserId) -> str:
@@ -535,7 +559,8 @@ def _is_about(claim: Item, conversation_id: ConversationId) -> bool:
 
 
 def _value(conversation: Conversation) -> dict[str, str]:
-    return {name: text for name, text in conversation.as_json().items() if name != "id"}
+    shown = {name: text for name, text in conversation.as_json().items() if name != "id"}
+    return {**shown, **({"fullKey": conversation.stored_key} if conversation.stored_key else {})}
 
 
 def _conversation(conversation_id: str, account_id: AccountId, item: Item) -> Conversation:
@@ -548,5 +573,6 @@ def _conversation(conversation_id: str, account_id: AccountId, item: Item) -> Co
         user_id=UserId(value["userId"]),
         created_at=Stamp(value["createdAt"]),
         forked_from=value.get("forkedFrom"),
+        stored_key=value.get("fullKey"),
         counter=item.counter,
     )

@@ -21,7 +21,7 @@ from harness.messages.client_tool import ClientTool, check_names, client_tools_o
 from harness.messages.memory_policy import MemoryPolicy
 from harness.messages.message import Message, Text
 from workspaces.errors import Refused
-from workspaces.ids import AccountId, AgentId
+from workspaces.ids import AccountId, AgentId, UserId
 from workspaces.storage.records import JsonObject
 from workspaces.validation import StrictModel, parse, unknown_name
 
@@ -307,9 +307,13 @@ def items_of(data: object, *, within: str = "events") -> tuple[EventItem, ...]:
     return tuple(_item_of(one, f"{within}.{at}") for at, one in enumerate(items))
 
 
-def full_key(account_id: AccountId, agent_id: AgentId, conversation_key: str) -> str:
-    """Return the full key of the conversation. Its lease has this name."""
-    return f"acct:{account_id}:agent:{agent_id}:api:{conversation_key}"
+def full_key(
+    account_id: AccountId, agent_id: AgentId, conversation_key: str, user_id: UserId | None = None
+) -> str:
+    """Return the full key of a conversation: of the account's owner, or of the user who is named. Its lease
+    has this name."""
+    user = f"user:{user_id}:" if user_id is not None else ""
+    return f"acct:{account_id}:agent:{agent_id}:{user}api:{conversation_key}"
 
 
 def _item_of(data: object, within: str) -> EventItem:

@@ -74,8 +74,9 @@ def test_a_conversation_of_another_user_is_not_found(scripted: Scripted) -> None
     with pytest.raises(NotFound) as absent:
         theirs.get(mine.id.replace(mine.id[-1], "x"))
     assert type(hidden.value) is type(absent.value)
-    with pytest.raises(NotFound):
-        inbox.accept(mine.agent_id, Event.said("e2", "c1", "let me in"), rejects=False)
+    accepted = inbox.accept(mine.agent_id, Event.said("e2", "c1", "let me in"), rejects=False)
+    assert accepted.conversation.id != mine.id
+    assert theirs.transcript(accepted.conversation).newest() is None
 
 
 def test_claims_of_the_same_event_id_differ_between_users(scripted: Scripted) -> None:
@@ -231,11 +232,13 @@ def test_a_fork_at_an_entry_that_does_not_exist_is_refused(scripted: Scripted, a
 def test_a_fork_under_an_existing_key_is_refused_and_writes_no_record(scripted: Scripted) -> None:
     harness, _ = scripted("one")
     harness.run("first", conversation="c1")
-    before = harness.rooms.records.scan("conversation-keys:" + harness.rooms.principal.account_id)
+    principal = harness.rooms.principal
+    keys = f"conversation-keys:{principal.account_id}:{principal.user_id}"
+    before = harness.rooms.records.scan(keys)
+    assert len(before) == 1
     with pytest.raises(AlreadyExists):
         harness.fork_conversation(harness.conversation("c1"), "c1")
-    after = harness.rooms.records.scan("conversation-keys:" + harness.rooms.principal.account_id)
-    assert after == before
+    assert harness.rooms.records.scan(keys) == before
 
 
 # carried elsewhere
