@@ -25,6 +25,8 @@ COMMAND_GROUPS = {
         "ls": "files.files",
         "cat": "files.files",
         "write": "files.files",
+        "rm": "files.files",
+        "mv": "files.files",
         "grep": "files.grep",
         "log": "files.history",
         "diff": "files.history",

@@ -1,9 +1,10 @@
-"""The commands `harness path`, `ls`, `cat` and `write`: the files of a workspace."""
+"""The commands `harness path`, `ls`, `cat`, `write`, `rm` and `mv`: the files of a workspace."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +21,13 @@ from harness.cli.console.console import (
     say,
 )
 
+if TYPE_CHECKING:
+    from workspaces.paths import WorkspacePath
+
 
 def register(app: typer.Typer) -> None:
-    app.command()(path)
-    app.command()(ls)
-    app.command()(cat)
-    app.command()(write)
+    for command in (path, ls, cat, write, rm, mv):
+        app.command()(command)
 
 
 def path(
@@ -53,12 +55,22 @@ def path(
 
 
 def ls(
-    workspace: WorkspaceArgument,
+    workspace: Annotated[
+        str | None,
+        typer.Argument(help="Name or id of a workspace; default: list the workspaces."),
+    ] = None,
     revision: RevisionOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the files of a workspace."""
+    """List the files of a workspace. Without WORKSPACE, list the workspaces."""
+    if workspace is None:
+        from harness.cli.files.workspaces import list_
+
+        if revision is not None:
+            raise typer.BadParameter("name the workspace whose revision you mean")
+        list_(home, as_json)
+        return
     from harness.presentation.file_json import listing
     from workspaces.tree.conflict_copy import is_conflict
 
@@ -136,3 +148,53 @@ def write(
     else:
         result = written.revision[:12] if written.revision else "unchanged"
         complain(f"{written.path}: {result}\n")
+
+
+def rm(
+    workspace: WorkspaceArgument,
+    file: PathArgument,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a file, as a new revision. `harness restore` brings it back."""
+    from harness.presentation.file_json import written_document
+
+    with opened(home, as_json=as_json) as harness:
+        author = harness.rooms.principal.author("api")
+        written = harness.workspaces.get(workspace).delete(file, by=author)
+    if as_json:
+        print_json(written_document(written))
+    else:
+        complain(f"{written.path}: deleted by {(written.revision or '')[:12]}\n")
+
+
+def mv(
+    workspace: WorkspaceArgument,
+    file: PathArgument,
+    to: Annotated[str, typer.Argument(help="The new path, relative to the workspace.")],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rename a file, as one revision. Its lines keep their dates and authors.
+
+    An existing file is never overwritten.
+    """
+    from workspaces.errors import AlreadyExists, NotFound
+    from workspaces.paths import WorkspacePath
+
+    source, target = WorkspacePath(file), WorkspacePath(to)
+
+    def plan(now: Mapping[WorkspacePath, bytes | None]) -> dict[WorkspacePath, bytes | None]:
+        if now[source] is None:
+            raise NotFound("file", source)
+        if now[target] is not None:  # also if both paths are the same
+            raise AlreadyExists("file", target)
+        return {target: now[source], source: None}
+
+    with opened(home, as_json=as_json) as harness:
+        author = harness.rooms.principal.author("api")
+        revision = harness.workspaces.get(workspace).change([source, target], plan, by=author)
+    if as_json:
+        print_json({"from": source, "path": target, "revision": revision})
+    else:
+        complain(f"{source} → {target}: {(revision or '')[:12]}\n")

@@ -1,4 +1,4 @@
-"""Files of a workspace: `harness ls`, `path`, `cat` and `write`."""
+"""Files of a workspace: `harness ls`, `path`, `cat`, `write`, `rm` and `mv`."""
 
 from __future__ import annotations
 
@@ -79,3 +79,44 @@ def test_a_write_with_an_outdated_version_is_a_conflict(harness: Terminal) -> No
     assert as_json.json["error"]["code"] == "conflict"
     harness(*conditional, "none", stdin=b"three").refused("already_exists")
     assert harness("cat", "notes", "a.md").out == "two"
+
+
+def test_ls_without_a_workspace_lists_the_workspaces(harness: Terminal) -> None:
+    harness("workspace", "create", "diary").done()
+    for arguments in ((), ("--json",)):
+        listed = harness("ls", *arguments).done().out
+        assert listed == harness("workspace", "list", *arguments).done().out
+        assert "diary" in listed
+    assert harness("ls", "-r", "abcd").code == 2
+
+
+def test_rm_deletes_a_file_and_its_last_content_can_be_restored(harness: Terminal) -> None:
+    first = harness("write", "notes", "a.md", "--json", stdin=b"one").done().json["revision"]
+    gone = harness("rm", "notes", "a.md", "--json").done().json
+    assert (gone["path"], gone["version"]) == ("a.md", None)
+    harness("cat", "notes", "a.md").refused("not_found")
+    harness("rm", "notes", "a.md").refused("not_found")
+    harness("restore", "notes", "a.md", "-r", first).done()
+    assert harness("cat", "notes", "a.md").done().out == "one"
+
+
+def test_mv_renames_a_file_as_one_revision_and_overwrites_none(harness: Terminal) -> None:
+    harness("write", "notes", "a.md", stdin=b"one\n").done()
+    harness("write", "notes", "b.md", stdin=b"two\n").done()
+    moved = harness("mv", "notes", "a.md", "old/a.md", "--json").done().json
+    newest = harness("show", "notes", "--json").done().json
+    assert (moved["from"], moved["path"], moved["revision"]) == (
+        "a.md",
+        "old/a.md",
+        newest["revision"],
+    )
+    assert {file["path"]: file["kind"] for file in newest["files"]} == {
+        "a.md": "deleted",
+        "old/a.md": "added",
+    }
+    assert harness("cat", "notes", "old/a.md").done().out == "one\n"
+    harness("mv", "notes", "a.md", "c.md").refused("not_found")
+    harness("mv", "notes", "old/a.md", "b.md").refused("already_exists")
+    harness("mv", "notes", "b.md", "b.md").refused("already_exists")
+    harness("mv", "notes", "b.md", "../b.md").refused("path")
+    assert harness("cat", "notes", "b.md").done().out == "two\n"
