@@ -58,3 +58,8 @@ class ManualClock:
     def jump(self, seconds: float) -> None:
         """Move only the wall clock, as a time server or a person does."""
         self._now += timedelta(seconds=seconds)
+
+
+def clock_ahead(seconds: float) -> Clock:
+    """Return the system's clock, ahead of the true time by so many seconds."""
+    return ShiftedClock(seconds) if seconds else SystemClock()

@@ -50,14 +50,17 @@ class AgentCatalog:
         sandboxes: Catalog[SandboxRecord],
         tool_names: Iterable[str] = (),
         check_model: Callable[[str, str], None] = lambda _name, _field: None,
+        check_card: Callable[[str, str], None] = lambda _name, _field: None,
         also: Callable[[AgentRecord, AgentRecord | None], Sequence[RecordChange]] = _nothing_also,
     ) -> None:
         """Store the dependencies.
 
         `tool_names` are taken: those of the tools that every agent has. `check_model` refuses the name of a
-        model that nothing can ask; it also receives the field. For `also`, see `Catalog`.
+        model that nothing can ask, `check_card` that of a card which is missing or wrong; both also receive
+        the field. For `also`, see `Catalog`.
         """
         self._check_model = check_model
+        self._check_card = check_card
         self._tool_names = frozenset(tool_names)
         self._user_id = principal.user_id
         self._workspaces = workspaces
@@ -247,12 +250,7 @@ class AgentCatalog:
         """
         config, known = record.config, _references(before)
         check_names(config.tools, self._tool_names, within="config.tools")
-        if config.model is not None and config.model != (before and before.config.model):
-            self._check_model(config.model, "config.model")
-        if config.schedule is not None and config.default_prompt is None:
-            rule = "needs a prompt: its runs use the agent's default prompt"
-            remedy = "set config.defaultPrompt too"
-            raise Refused("config.schedule", None, rule, remedy=remedy)
+        self._check_names(record, before)
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()
@@ -272,6 +270,22 @@ class AgentCatalog:
             if is_private(mount.workspace_id):
                 rule = "is private: it is mounted by the setting `private`"
                 raise Refused(f"{field}.workspaceId", mount.workspace_id, rule)
+
+    def _check_names(self, record: AgentRecord, before: AgentRecord | None) -> None:
+        """Check the names of model and card, if they are new, and the prompt of a schedule.
+
+        Raises: Refused, naming the field.
+        """
+        if record.config.model is not None and record.config.model != (
+            before and before.config.model
+        ):
+            self._check_model(record.config.model, "config.model")
+        if record.config.card is not None and record.config.card != (before and before.config.card):
+            self._check_card(record.config.card, "config.card")
+        if record.config.schedule is not None and record.config.default_prompt is None:
+            rule = "needs a prompt: its runs use the agent's default prompt"
+            remedy = "set config.defaultPrompt too"
+            raise Refused("config.schedule", None, rule, remedy=remedy)
 
     def _check_workspace(self, field: str, workspace_id: WorkspaceId) -> None:
         try:

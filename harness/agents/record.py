@@ -127,6 +127,10 @@ class AgentConfig(StrictModel):
     limits: Limits = Limits()
     schedule: Schedule | None = None
     """When the agent runs by itself, with its default prompt."""
+    card: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """The card of the result that each run of the agent ends with."""
+    review_decisions: bool = False
+    """Let the agent look at its recent decisions before it decides."""
     active_memory: bool = False
     """Let chat and runs share one session, so that each sees what the others said."""
     memory_policy: MemoryPolicy = MemoryPolicy()

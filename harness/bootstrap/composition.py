@@ -24,6 +24,7 @@ from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
 from harness.memory.blocks.blocks import Blocks
+from harness.memory.decisions.decision_protection import protect_decision
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.facts.fact_protection import protect_fact
@@ -39,7 +40,8 @@ from harness.models.port import Model
 from harness.models.retrying import RetryingModel
 from harness.runs.active_memory import ActiveMemories
 from harness.runs.chain import CHAIN, Chains
-from harness.runs.run_records import RUN, RunRecords
+from harness.runs.decisions import CardShelf, Decisions
+from harness.runs.run_records import RUN, RUNS_AT_ONCE_MAX, RunRecords
 from harness.runs.run_turns import RunTurns
 from harness.runs.runs import Runs
 from harness.runs.scheduler import ScheduleCorrection, ScheduleJobs, Scheduler, delete_runs_of
@@ -76,7 +78,7 @@ from workspaces.accounts.account import Accounts, OwnAccount, Principal
 from workspaces.accounts.key import Keys
 from workspaces.accounts.record_catalog import Catalog, partition_of
 from workspaces.accounts.user import Users
-from workspaces.clock import Clock, ShiftedClock, SystemClock
+from workspaces.clock import Clock, clock_ahead
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
@@ -101,9 +103,6 @@ TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_
 
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
-
-RUNS_AT_ONCE_MAX = 64
-"""Runs that one server brings to their end at once, beside its other jobs. They mostly wait for a model."""
 
 PROGRAMS_AGAIN_S = 10.0
 """Seconds until missing programs are looked for again; they may have been installed by then.
@@ -135,6 +134,7 @@ class PrincipalServices:
     dispatcher: Dispatcher
     runs: Runs
     chains: Chains
+    decisions: Decisions
     scheduler: Scheduler
     registry_sync: RegistrySync | None
     """The sync of the account's records between machines. None where nothing is shared."""
@@ -248,13 +248,14 @@ class Application:
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
             is_over=partial(self._is_over, account_id),
             cards=Cards(settings.home, partial(card_account, self.accounts, account_id)),
-            protection=Protection((protect_fact,)),
+            protection=Protection((protect_fact, protect_decision)),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
         )
         memories = ActiveMemories(account_id, records, clock)
         schedule_jobs = ScheduleJobs(principal, self.jobs, clock)
+        cards = CardShelf(settings.home.root / "cards")
         agents = AgentCatalog(
             principal,
             records,
@@ -263,6 +264,7 @@ class Application:
             sandboxes=sandboxes,
             tool_names=(tool.name for tool in self.tools),
             check_model=self._check_model,
+            check_card=cards.check,
             also=lambda agent, before: (
                 *memories.toggled(agent, before),
                 *schedule_jobs.changed(agent, before),
@@ -288,6 +290,7 @@ class Application:
             jobs=self.jobs,
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
+        decisions = Decisions(run_records, workspaces, cards, clock)
         deletion = RecordDeletion(
             principal=principal,
             accounts=self.accounts,
@@ -320,9 +323,9 @@ class Application:
             broadcaster=self.broadcaster,
             memory_cache=self._memories,
             fact_indexes=self._fact_indexes,
-            observer=RunTurns(run_records, memories, conversations, clock),
+            observer=RunTurns(run_records, memories, conversations, agents, decisions, clock),
         )
-        runs = Runs(principal, run_records, memories, agents, dispatcher, clock)
+        runs = Runs(principal, run_records, memories, agents, dispatcher, decisions, clock)
         adapters = record_adapters(
             principal=principal,
             accounts=self.accounts,
@@ -352,6 +355,7 @@ class Application:
             dispatcher=dispatcher,
             runs=runs,
             chains=Chains(runs),
+            decisions=decisions,
             scheduler=Scheduler(
                 agents, runs, schedule_jobs, clock, settings.home.machine, self._ticks(account_id)
             ),
@@ -499,7 +503,7 @@ def wire(
     can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings. Without
     `allows_demo` the demo model never answers.
     """
-    clock = clock or _clock(settings)
+    clock = clock or clock_ahead(float(settings.clock_shift or 0))
     place = place or (None if settings.s3 is None else bucket_at(settings.s3))
     large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
@@ -562,13 +566,6 @@ def _workspaces(application: Application) -> Iterator[Workspace]:
 
 def _copies(services: PrincipalServices) -> LocalCopies:
     return LocalCopies(services.workspaces, services.agents)
-
-
-def _clock(settings: Settings) -> Clock:
-    """Return the system's clock, shifted if the settings say so."""
-    if settings.clock_shift is None:
-        return SystemClock()
-    return ShiftedClock(float(settings.clock_shift))
 
 
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:

@@ -11,12 +11,14 @@ import shlex
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
 from harness.models.model_name import DEMO
 from workspaces.ids import new_id
+from workspaces.storage.records import JsonObject
 
 _REMEMBER = re.compile(
     r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
@@ -38,6 +40,10 @@ _COMMON = frozenset(
 _NO_FACT = re.compile(r"(?:that|this|it|\W)*", re.IGNORECASE)
 _MORE = re.compile(r"^\(\d+ more lines: read on with offset (\d+)\)\Z", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
+
+_SUBMIT = "submit_result"
+"""The tool that ends a run with a result."""
+_SENTENCE_MAX = 120
 
 _APPENDED, _KNOWN = "written", "known"
 _APPEND = f"""\
@@ -75,20 +81,53 @@ def _answer(request: ModelRequest) -> Part:
     if _user_text(newest):  # a new message: tool results beside it belong to an interrupted turn
         results = []
     question = _newest_question(request)
+    offered = {tool.name: tool for tool in request.tools}
+    if _SUBMIT in offered:
+        return submission(offered[_SUBMIT].schema, question)
     command = _REMEMBER.search(question)
     if command is None or question.rstrip().endswith("?"):
         return Text(_from_memory(question, request))
     fact = " ".join(command[1].split()).rstrip(".!")
     if _NO_FACT.fullmatch(fact):
         return Text("Tell me what to remember: “remember that …”.")
-    offered = {tool.name for tool in request.tools}
-    if {"bash", "write"} <= offered:
+    if {"bash", "write"} <= set(offered):
         return _append(fact, results)
-    if not {"read", "edit", "write"} <= offered:
+    if not {"read", "edit", "write"} <= set(offered):
         return Text("I would like to remember that, but no workspace is mounted writable here.")
     if not results:
         return _call("read", path="MEMORY.md")
     return _next_step(fact, results[-1], request)
+
+
+def submission(schema: JsonObject, prompt: str) -> ToolCall:
+    """Return a call that submits a result of this schema, from the words of the prompt.
+
+    A word of an enum that the prompt names is chosen, else the last one. Texts are its first sentence.
+    """
+    words, properties = _words(prompt), schema.get("properties", {})
+    required = schema.get("required", [])
+    data = {name: _submitted(one, prompt, words) for name, one in properties.items()}
+    data = {name: value for name, value in data.items() if name in required or value is not None}
+    return _call(_SUBMIT, **data)
+
+
+def _submitted(schema: JsonObject, prompt: str, words: set[str]) -> Any:
+    """Return a value of this schema; None where the prompt says nothing and nothing is needed."""
+    match schema:
+        case {"enum": [*values]}:
+            named = (one for one in values if _words(one) & words)
+            return next(named, values[-1])
+        case {"type": "string"}:
+            line = next((one.strip() for one in prompt.splitlines() if one.strip()), "nothing")
+            is_word = "uppercase" in schema.get("description", "")
+            return "KEEP" if is_word else line[: min(_SENTENCE_MAX, schema.get("maxLength", 200))]
+        case {"type": "integer", "maximum": int(highest)}:
+            return highest // 2
+        case {"type": "array", "items": {"properties": _}}:
+            review = {"item": "all of it", "status": "pending", "evidence": "no rule knows"}
+            return [review]
+        case _:
+            return None
 
 
 def _summary(text: str) -> str:
@@ -220,5 +259,5 @@ def _without_comments(text: str) -> str:
     return "".join([*pieces, text[begin:]])
 
 
-def _call(name: str, **arguments: str | int) -> ToolCall:
+def _call(name: str, **arguments: Any) -> ToolCall:
     return ToolCall(new_id("toolu"), name, dict(arguments))

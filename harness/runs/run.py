@@ -73,6 +73,13 @@ class Run:
     finished_at: Stamp | None = None
     waiting_since: Stamp | None = None
     stop: StopRequest | None = None
+    result: JsonObject | None = None
+    """The accepted result: a decision with its card, or the review of an earlier one."""
+    review: JsonObject | None = None
+    """For a re-examination: what its answer must keep, as the earlier decision's card was then."""
+    outcome: str | None = None
+    outcome_fields: JsonObject | None = None
+    resolution_status: str | None = None
     counter: Condition = field(default=ABSENT, compare=False)
     """The counter of the record; ABSENT if it is not stored yet."""
 
@@ -124,6 +131,11 @@ class Run:
             "finishedAt": self.finished_at,
             "waitingSince": self.waiting_since,
             "stop": self.stop,
+            "result": self.result,
+            "review": self.review,
+            "outcome": self.outcome,
+            "outcomeFields": self.outcome_fields,
+            "resolutionStatus": self.resolution_status,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -153,6 +165,11 @@ def run_of(run_id: str, value: JsonObject, counter: Condition) -> Run:
         finished_at=value.get("finishedAt"),
         waiting_since=value.get("waitingSince"),
         stop=value.get("stop"),
+        result=value.get("result"),
+        review=value.get("review"),
+        outcome=value.get("outcome"),
+        outcome_fields=value.get("outcomeFields"),
+        resolution_status=value.get("resolutionStatus"),
         counter=counter,
     )
 

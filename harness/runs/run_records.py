@@ -2,6 +2,7 @@
 
     runs:<account>                  <run>                    the run; its prompt and reply are large values
     agent-runs:<account>:<agent>    <created at> <run>       the list of an agent's runs
+    re-examinations:<account>:<run> <created at> <run>       the runs that examined a run's decision again
     runs-active:<account>           <agent>                  {runs}: the active run, and those behind it
 
 An agent's runs take place one after the other. The first one of `runs-active` runs. A run leaves that list in
@@ -34,6 +35,9 @@ from workspaces.storage.records import (
     RecordStore,
     with_prefix,
 )
+
+RUNS_AT_ONCE_MAX = 64
+"""Runs that one server brings to their end at once, beside its other jobs. They mostly wait for a model."""
 
 RUN = "run"
 """Kind of the job that brings a run to its end."""
@@ -102,7 +106,15 @@ class RunRecords:
         """
         waiting = replace(active, runs=(*active.runs, run.id))
         job = () if active.runs else self._job(run.id, wait_s)
-        return (self.put(run), *self._listed(run), self._active_put(run.agent_id, waiting), *job)
+        child = () if run.parent_id is None else (Put(self._child_key(run), {}),)
+        listed = (*self._listed(run), *child)
+        return (self.put(run), *listed, self._active_put(run.agent_id, waiting), *job)
+
+    def children(self, run_id: str) -> list[Run]:
+        """Return the re-examinations of a run, oldest first."""
+        items = with_prefix(self.records, self._children(run_id), "")
+        found = (self.find(item.key.sort.partition(" ")[2]) for item in items)
+        return [run for run in found if run is not None]
 
     def recorded(self, run: Run) -> tuple[RecordChange, ...]:
         """Return the changes that store a run that has ended already."""
@@ -124,21 +136,16 @@ class RunRecords:
         own_job = self.jobs.unwanted(f"{RUN}:{run.id}")
         return (self._active_put(run.agent_id, replace(active, runs=rest)), *own_job, *next_job)
 
-    def delete(self, run: Run) -> None:
-        """Delete a run with its large values."""
-        self._values(run.id).erase()
-        self.records.write(
-            Delete(self._key(run.id)), Delete(Key(self._listing(run.agent_id), run.place))
-        )
-
     def delete_of(self, agent_id: AgentId) -> int:
         """Delete all runs of an agent that is being deleted. Return their number."""
         active = self.active(agent_id)
         listed = with_prefix(self.records, self._listing(agent_id), "")
         ids = [item.key.sort.partition(" ")[2] for item in listed]
+        children = [with_prefix(self.records, self._children(run_id), "") for run_id in ids]
         for run_id in ids:
             self._values(RunId(run_id)).erase()
         keys = [item.key for item in listed] + [self._key(run_id) for run_id in ids]
+        keys += [item.key for items in children for item in items]
         for start in range(0, len(keys), DELETED_AT_ONCE):
             batch = keys[start : start + DELETED_AT_ONCE]
             self.records.write(*(Delete(key) for key in batch))
@@ -174,6 +181,12 @@ class RunRecords:
 
     def _key(self, run_id: str) -> Key:
         return Key(f"runs:{self.principal.account_id}", run_id)
+
+    def _children(self, run_id: str) -> str:
+        return f"re-examinations:{self.principal.account_id}:{run_id}"
+
+    def _child_key(self, run: Run) -> Key:
+        return Key(self._children(str(run.parent_id)), run.place)
 
     def _listing(self, agent_id: AgentId) -> str:
         return f"agent-runs:{self.principal.account_id}:{agent_id}"

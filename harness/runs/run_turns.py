@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
+from harness.agents.catalog import AgentCatalog
 from harness.conversations.conversation import Conversation, Conversations
+from harness.memory.decisions.decision import stored_decision
 from harness.messages.event import RUN_PREFIX, SHARED_KEY, Event
 from harness.runs.active_memory import (
     ActiveMemories,
@@ -20,10 +23,16 @@ from harness.runs.active_memory import (
     session_of_state,
     session_state,
 )
-from harness.runs.run import Run, ended
+from harness.runs.decisions import Decisions
+from harness.runs.result_tools import SUBMIT, GetMyDecisions
+from harness.runs.run import Run, RunError, ended
 from harness.runs.run_records import RunRecords
-from harness.transcripts.outcome import Ending, Outcome, outcome_of
+from harness.runtime.templates import render
+from harness.tools.port import AnyTool
+from harness.transcripts.approval import accepted_call
+from harness.transcripts.outcome import Ending, outcome_of
 from harness.transcripts.session import Session
+from harness.transcripts.transcript import Entry
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import RunId, TurnId
@@ -47,7 +56,36 @@ class RunTurns:
     runs: RunRecords
     memories: ActiveMemories
     conversations: Conversations
+    agents: AgentCatalog
+    decisions: Decisions
     clock: Clock
+
+    def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
+        """Return the tool that ends a run with a result, and the one that lists the agent's decisions.
+
+        Raises: CardMissing; RunStopped for the event of a run that was cancelled.
+        """
+        agent, run = self.agents.get(conversation.agent_id), self._run_of(conversation, event)
+        found: list[AnyTool] = []
+        if (
+            run is not None
+            and not run.is_final
+            and (submit := self.decisions.submit_tool(run, agent))
+        ):
+            found.append(submit)
+        if agent.config.review_decisions and self._is_owner(conversation):
+            found.append(GetMyDecisions(partial(self.decisions.told, agent.id)))
+        return tuple(found)
+
+    def instructions(self, conversation: Conversation, event: Event) -> str | None:
+        """Return the guidance to look at earlier decisions first, for runs of an agent that wants it."""
+        if self._run_of(conversation, event) is None:
+            return None
+        agent = self.agents.get(conversation.agent_id)
+        return render("runs/decisions-first.md") if agent.config.review_decisions else None
+
+    def _is_owner(self, conversation: Conversation) -> bool:
+        return conversation.user_id == self.runs.principal.owner.id
 
     def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
         """Return True if active memory is on and has no state of this session to resume."""
@@ -105,8 +143,12 @@ class RunTurns:
         changes: list[RecordChange] = []
         after = None
         if run is not None and not run.is_final:
-            outcome = self._outcome(conversation, ending)
-            run = ended(run, ending, outcome.usage, outcome.reply, now)
+            own = self._own(conversation, ending)
+            outcome = outcome_of(ending, conversation.id, own)
+            reply, is_done = outcome.reply, run
+            run = ended(run, ending, outcome.usage, reply, now)
+            if run.status == "succeeded":
+                run = self._with_result(run, is_done, own)
             after = self._state_after(conversation, ending)
             run = replace(run, session_after=after if run.status == "succeeded" else None)
             changes += [self.runs.put(run), *self.runs.left(run)]
@@ -156,10 +198,25 @@ class RunTurns:
         session = self.conversations.transcript(conversation).session()
         return session_state(session.id, ending.last)
 
-    def _outcome(self, conversation: Conversation, ending: Ending) -> Outcome:
+    def _own(self, conversation: Conversation, ending: Ending) -> list[Entry]:
         transcript = self.conversations.transcript(conversation)
-        own = list(transcript.entries(ending.first, ending.last))
-        return outcome_of(ending, conversation.id, own)
+        return list(transcript.entries(ending.first, ending.last))
+
+    def _with_result(self, run: Run, before: Run, own: list[Entry]) -> Run:
+        """Return a succeeded run with its result. A run that should have one and has none has failed."""
+        agent = self.agents.get(run.agent_id)
+        call = accepted_call(own, SUBMIT)
+        if call is not None:
+            result = self.decisions.result_of(before, agent, call.input)
+            said = (one.message.text for one in own if one.message.role == "assistant")
+            reply = "\n\n".join(text for text in said if text)
+            if not reply and "card" in result:
+                reply = stored_decision(run.id, result).line
+            return replace(run, result=result, reply=reply or None)
+        if run.parent_id is None and agent.config.card is None:
+            return run
+        error = RunError("no_result", "the run ended without a result")
+        return replace(run, status="failed", error=error)
 
     def _run_of(self, conversation: Conversation, event: Event) -> Run | None:
         """Return the run whose event this is, if it is one."""

@@ -20,6 +20,7 @@ from harness.agents.record import PROMPT_CHARACTERS_MAX, AgentRecord
 from harness.messages.event import SHARED_KEY
 from harness.messages.pending_call import PendingCall
 from harness.runs.active_memory import ActiveMemories, MemoryView
+from harness.runs.decisions import Decisions, decision_in, review_in
 from harness.runs.run import Run, RunError, RunSource, StopRequest, refused
 from harness.runs.run_records import LOOK_AFTER_S, RunRecords
 from harness.runtime.async_bridge import run_in_thread
@@ -63,6 +64,8 @@ class RunView:
 
     run: Run
     waiting: tuple[PendingCall, ...] = ()
+    conviction: JsonObject | None = None
+    """The newest valid re-examination of its decision."""
 
     def as_json(self) -> JsonObject:
         run = self.run
@@ -80,6 +83,11 @@ class RunView:
             "sessionIdBefore": run.session_before,
             "sessionIdAfter": run.session_after,
             "reply": run.reply,
+            "result": result_json(run),
+            "outcome": run.outcome,
+            "outcomeFields": run.outcome_fields,
+            "resolutionStatus": run.resolution_status,
+            "conviction": self.conviction,
             "waiting": [call.as_json() for call in self.waiting],
             "error": run.error and run.error.as_json(),
             "usage": run.usage and run.usage.as_json(),
@@ -98,7 +106,29 @@ class Runs:
     memories: ActiveMemories
     agents: AgentCatalog
     dispatcher: Dispatcher
+    decisions: Decisions
     clock: Clock
+
+    def re_examine(self, run_id: str, *, is_attended: bool = True) -> Run:
+        """Start a run that examines a run's decision again, in a conversation of its own.
+
+        Raises: NotFound; Refused if there is no decision that may be examined; AgentRunning.
+        """
+        self.check_right()
+        parent, prompt, terms = self.decisions.re_examination_of(run_id)
+        record = self.agents.get(parent.agent_id)
+        facts = {"parent_id": parent.id, "review": terms}
+        run = self._new(record, prompt, "re_examine", facts)
+        self._add(record, run, "reject", LOOK_AFTER_S if is_attended else 0.0)
+        return run
+
+    def re_examinations(self, run_id: str) -> list[RunView]:
+        """Return the re-examinations of a run, oldest first.
+
+        Raises: NotFound.
+        """
+        self.check_right()
+        return [self.view(run) for run in self.records.children(self.records.get(run_id).id)]
 
     def start(
         self,
@@ -149,7 +179,11 @@ class Runs:
         return [self.view(run) for run in islice(found, limit)]
 
     def view(self, run: Run) -> RunView:
-        """Return a run with the calls that it waits for."""
+        """Return a run with the calls that it waits for, and the newest look at its decision."""
+        if run.parent_id is not None and self.records.find(run.parent_id) is None:
+            run = replace(run, parent_id=None)  # the parent was deleted
+        if run.result is not None:
+            return RunView(run, conviction=self.decisions.conviction(run))
         if run.status != "running" or run.conversation_id is None or run.waiting_since is None:
             return RunView(run)
         try:
@@ -365,6 +399,18 @@ class Runs:
             with suppress(Conflict):
                 self.records.records.write(self.records.put(changed))
         raise Unavailable("runs", "other changes keep coming first")
+
+
+def result_json(run: Run) -> JsonObject | None:
+    """Return the result of a run as it is shown: a decision, or the review of an earlier one."""
+    decision = decision_in(run)
+    if decision is not None:
+        return decision.as_json()
+    review = review_in(run)
+    if review is None:
+        return None
+    line = f"{review['conviction_score']} · {review['suggested_action']} · {review['notes']}"
+    return {"type": "re-examination", "data": review, "line": line}
 
 
 def _prompt(agent: AgentRecord, prompt: str | None) -> str:

@@ -143,6 +143,17 @@ class Toolset:
         self._client = {tool.name: tool for tool in client if tool.name not in known}
         self.context = context
 
+    @property
+    def last_tool(self) -> str | None:
+        """The name of the tool that ends the turn, if there is one."""
+        return next(
+            (n for n, tool in self._tools.items() if getattr(tool, "ends_turn", False)), None
+        )
+
+    def only(self, name: str) -> Toolset:
+        """Return a toolset that offers one tool alone."""
+        return Toolset((self._tools[name],), self.context, first=self._first)
+
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the descriptions of the tools. They are the same at every step: the mounts of a turn never
         change."""

@@ -42,6 +42,18 @@ def open_calls(entries: Sequence[Entry]) -> tuple[ToolCall, ...]:
     return ()
 
 
+def accepted_call(entries: Sequence[Entry], tool: str) -> ToolCall | None:
+    """Return the first call of a tool whose result is no error."""
+    calls: dict[str, ToolCall] = {}
+    for entry in entries:
+        for part in entry.message.parts:
+            if isinstance(part, ToolCall) and part.name == tool:
+                calls[part.id] = part
+            elif isinstance(part, ToolResult) and part.call_id in calls and not part.is_error:
+                return calls[part.call_id]
+    return None
+
+
 def pending(entries: Sequence[Entry]) -> tuple[PendingCall, ...]:
     """Return the open calls that wait: neither approved nor answered by the client yet."""
     allowed: set[str] = set()

@@ -114,7 +114,7 @@ def prepare_turn(
         before=tuple(entry for entry in window.entries if entry.number < first),
         first=first,
         entries=tuple(one for one in window.entries if one.number >= first and one.is_said),
-        instructions=event.system_once if event else None,
+        instructions=_instructions(dependencies, conversation, event),
         reminder="" if is_resumed or event is None else memory.reminder(event.message.text),
         price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
@@ -129,9 +129,10 @@ def prepare_turn(
     )
     left_out = tuple(missing_mounts(agent, mounts))
     callers_tools = dependencies.callers_tools if caller_waits else ()
+    observed_tools = dependencies.observer.tools(conversation, event) if event else ()
     clients_tools = (*agent.config.tools, *(event.tools if event else ()))
     toolset = Toolset(
-        (*dependencies.tools, *callers_tools),
+        (*dependencies.tools, *observed_tools, *callers_tools),
         tool_context,
         clients_tools,
         first=sources.commit_remaining_edits,
@@ -149,6 +150,16 @@ def prepare_turn(
     return PreparedTurn(
         turn.resumed() if is_resumed else turn, model, toolset, compaction, left_out
     )
+
+
+def _instructions(
+    dependencies: TurnDependencies, conversation: Conversation, event: Event | None
+) -> str | None:
+    """Return the instructions for this turn alone: the platform's, and the observer's."""
+    if event is None:
+        return None
+    own = dependencies.observer.instructions(conversation, event)
+    return "\n\n".join(text for text in (event.system_once, own) if text) or None
 
 
 def _window(

@@ -23,7 +23,7 @@ from harness.agents.record import Limits
 from harness.billing.price import NANODOLLARS, Price
 from harness.context.receipt import Remark
 from harness.context.repair import INTERRUPTED, sound_json
-from harness.messages.message import Message, ToolCall, ToolResult, message_of
+from harness.messages.message import Message, Text, ToolCall, ToolResult, message_of, user
 from harness.messages.model_request import ModelFailure, Reply
 from harness.messages.pending_call import RequiredAnswer
 from harness.messages.progress import Emit, Withdrawn
@@ -47,9 +47,10 @@ from harness.runtime.async_bridge import (
     run_in_thread,
     run_shielded,
 )
+from harness.runtime.templates import render
 from harness.tools.port import Toolset
 from harness.tools.tool_context import NO_EFFECTS, ToolEffects
-from harness.transcripts.approval import open_calls, pending
+from harness.transcripts.approval import accepted_call, open_calls, pending
 from harness.transcripts.outcome import Ending, Status
 from harness.transcripts.session import Session
 from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
@@ -113,6 +114,20 @@ class Turn:
         newest = self.entries[-1]
         is_reply = newest.message.role == "assistant"
         return is_reply and not (newest.message.tool_calls and newest.is_complete)
+
+    @property
+    def is_reminded(self) -> bool:
+        """True if the harness has asked for the call that must end the turn."""
+        later = (one.message for one in self.entries[1:] if one.message.role == "user")
+        return any(isinstance(part, Text) for message in later for part in message.parts)
+
+    def owes_call(self, tool: str | None) -> bool:
+        """Return True if the turn must end with a call of this tool, and was not reminded of it."""
+        return tool is not None and not self.is_reminded and self.entries[-1].is_complete
+
+    def has_called(self, tool: str | None) -> bool:
+        """Return True if a call of this tool was accepted."""
+        return tool is not None and accepted_call(self.entries, tool) is not None
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -270,13 +285,19 @@ async def _run_steps(
     turn: Turn, model: Model, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, Status, ModelFailure | None]:
     """Run steps until the turn needs no more requests. Return its state, its status and any failure."""
-    if turn.may_have_run and not pending(turn.entries) and turn.open_calls:  # resumed after a crash
-        interrupted = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in turn.open_calls)
-        turn = await turn.append(turn.entry(Message("user", tuple(interrupted))))
-    while not turn.is_answered:
+    turn = await _interrupted(turn)
+    if turn.is_reminded and toolset.last_tool:  # resumed behind the reminder
+        toolset = toolset.only(toolset.last_tool)
+    while True:
+        if turn.is_answered:
+            if not turn.owes_call(toolset.last_tool):
+                break
+            turn, toolset = await _remind(turn, toolset)
         if pending(turn.entries):  # a call needs approval or the client: pause
             return turn, "waiting", None
         turn = await _run_calls(turn, toolset, emit)
+        if turn.has_called(toolset.last_tool):
+            return await turn.store_entries(), "done", None
         if turn.steps >= turn.limits.steps:
             return await turn.store_entries(), "out_of_steps", None
         if turn.is_out_of_money:
@@ -287,6 +308,20 @@ async def _run_steps(
         reply = _storable(reply)
         turn = await turn.store_reply(reply, toolset.required_answers(reply.message.tool_calls))
     return turn, "done" if turn.entries[-1].is_complete else "cut", None
+
+
+async def _interrupted(turn: Turn) -> Turn:
+    """Store results for the calls that an earlier lease holder may have run."""
+    if not turn.may_have_run or pending(turn.entries) or not turn.open_calls:
+        return turn
+    results = (ToolResult(call.id, INTERRUPTED, is_error=True) for call in turn.open_calls)
+    return await turn.append(turn.entry(Message("user", tuple(results))))
+
+
+async def _remind(turn: Turn, toolset: Toolset) -> tuple[Turn, Toolset]:
+    """Ask for the call that must end the turn. Only that tool is offered from now on."""
+    reminder = turn.entry(user(render("runs/submit.md")))
+    return await turn.append(reminder), toolset.only(toolset.last_tool or "")
 
 
 async def _run_calls(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:

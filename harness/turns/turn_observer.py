@@ -11,6 +11,7 @@ from typing import Protocol
 
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event
+from harness.tools.port import AnyTool
 from harness.transcripts.outcome import Ending
 from harness.transcripts.session import Session
 from workspaces.ids import TurnId
@@ -29,6 +30,14 @@ class TurnObserver(Protocol):
 
     def may_replace_session(self, conversation: Conversation) -> bool:
         """Return True if a session that cannot be read is replaced by a new one."""
+        ...
+
+    def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
+        """Return tools for the turn of this event alone. It raises Failure if the turn must not begin."""
+        ...
+
+    def instructions(self, conversation: Conversation, event: Event) -> str | None:
+        """Return the harness's instructions for the turn of this event alone."""
         ...
 
     def begins(
@@ -61,6 +70,14 @@ class Unobserved:
     def may_replace_session(self, conversation: Conversation) -> bool:
         del conversation
         return False
+
+    def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
+        del conversation, event
+        return ()
+
+    def instructions(self, conversation: Conversation, event: Event) -> str | None:
+        del conversation, event
+        return None
 
     def begins(
         self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session

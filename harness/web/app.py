@@ -38,7 +38,7 @@ from harness.web.routes import health
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks, facts
 from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
-from harness.web.routes.runs import active_memory, chains, runs
+from harness.web.routes.runs import active_memory, chains, decisions, runs
 from harness.web.routes.talk import conversations, prompts, turns
 from workspaces.errors import Failure, Refused, Unavailable
 from workspaces.validation import rule_of
@@ -62,6 +62,7 @@ ROUTERS = (
     runs.router,
     active_memory.router,
     chains.router,
+    decisions.router,
     usage.router,
     health.router,
     *PAGES,

@@ -12,6 +12,7 @@ from harness.context import budget, delta, fence, memory_entry, repair, summary_
 from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import secrets, similar
 from harness.memory.blocks import block, condition
+from harness.memory.decisions import decision, result_card
 from harness.memory.facts import fact, fact_file
 from harness.messages.message import user
 from harness.messages.model_request import ModelRequest
@@ -186,6 +187,8 @@ FUNCTIONS: Sequence[Function] = (
         ),
     ),
     Function("similar.word_set", similar.word_set),
+    Function("result_card.card_of", lambda text: result_card.card_of(text, "card"), YAML),
+    Function("decision.decision_of", lambda text: decision.decision_of(text, "decision"), FRONT),
     Function("block.entry_starts", block.entry_starts),
     Function("block.content_of", block.content_of),
     Function("condition.parse_expected", condition.parse_expected),

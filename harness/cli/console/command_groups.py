@@ -46,6 +46,7 @@ COMMAND_GROUPS = {
         "prompt": "talk.prompt",
         "explain": "talk.explain",
         "compact": "talk.compact",
+        "decisions": "memory.decisions",
         "use": "admin.use",
         "mcp": "admin.mcp",
     },

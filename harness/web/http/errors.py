@@ -8,6 +8,7 @@ same body, byte for byte. The body does not repeat the requested name.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from math import ceil
 from types import MappingProxyType
@@ -38,7 +39,7 @@ from workspaces.validation import StrictModel
 RETRY_AFTER_S = 2
 """Seconds that a caller should wait while another caller holds the resource."""
 
-ENVELOPED = ("/api/agents/", "/api/workspaces/")
+ENVELOPED = re.compile(r"/api/(?:agents|workspaces)/[^/]+/memories(?:/|\Z)")
 """Paths that begin so have their errors in an envelope (`envelope`), as their answers."""
 
 Headers = Mapping[str, str]
@@ -165,7 +166,7 @@ def path_of(scope: Scope) -> str:
 def refused(failure: Failure, path: str = "") -> Json:
     """Return the response for a failure. `path` is the path of the request, if there is one."""
     status, headers = _outcome(failure)
-    if path.startswith(ENVELOPED):
+    if ENVELOPED.match(path):
         return Json({"success": False, "error": _sentence(failure)}, status, dict(headers))
     field: str | None = getattr(failure, "field", None)
     error = {"code": failure.code, "message": _sentence(failure)}
@@ -177,7 +178,7 @@ def refused(failure: Failure, path: str = "") -> Json:
 def broken(path: str = "") -> Json:
     """Return the response for a bug of this program. The log has the details under the request's id."""
     message = "Internal error. The server's log has the details under this X-Request-Id."
-    if path.startswith(ENVELOPED):
+    if ENVELOPED.match(path):
         return Json({"success": False, "error": message}, 500)
     return Json({"error": {"code": "bug", "message": message}}, 500)
 

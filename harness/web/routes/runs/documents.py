@@ -24,6 +24,20 @@ class RunFailure(StrictModel):
     message: str
 
 
+class ResultDocument(StrictModel):
+    type: str
+    data: dict[str, Any]
+    line: str
+
+
+class ConvictionDocument(StrictModel):
+    score: int
+    action: str
+    notes: str
+    run_id: str
+    at: str | None
+
+
 class RunDocument(StrictModel):
     """A run."""
 
@@ -44,6 +58,13 @@ class RunDocument(StrictModel):
     session_id_after: str | None
     """The state of the session that a succeeded run left."""
     reply: str | None
+    result: ResultDocument | None
+    """The structured result, if the run ended with one."""
+    outcome: str | None
+    outcome_fields: dict[str, Any] | None
+    resolution_status: str | None
+    conviction: ConvictionDocument | None
+    """The newest re-examination of its decision."""
     waiting: list[dict[str, Any]]
     """The calls that wait for an approval, or for the client."""
     error: RunFailure | None
@@ -51,6 +72,10 @@ class RunDocument(StrictModel):
     created_at: str
     started_at: str | None
     finished_at: str | None
+
+
+class RunHistory(StrictModel):
+    runs: list[RunDocument]
 
 
 class RunList(StrictModel):
@@ -103,6 +128,11 @@ RUN_EXAMPLE: dict[str, Any] = {
     "sessionIdBefore": None,
     "sessionIdAfter": "ses_77aa88bb99cc00dd11ee22ff:2",
     "reply": "Two tasks are open.",
+    "result": None,
+    "outcome": None,
+    "outcomeFields": None,
+    "resolutionStatus": None,
+    "conviction": None,
     "waiting": [],
     "error": None,
     "usage": {"input": 1200, "output": 40, "cacheRead": 0, "cacheWrite": 0, "cacheWriteHour": 0},
