@@ -325,7 +325,9 @@ class Application:
             fact_indexes=self._fact_indexes,
             observer=RunTurns(run_records, memories, conversations, agents, decisions, clock),
         )
-        runs = Runs(principal, run_records, memories, agents, dispatcher, decisions, clock)
+        runs = Runs(
+            principal, run_records, memories, agents, dispatcher, decisions=decisions, clock=clock
+        )
         adapters = record_adapters(
             principal=principal,
             accounts=self.accounts,

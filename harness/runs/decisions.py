@@ -186,7 +186,7 @@ class Decisions:
         return None
 
     def tally(self, views: Sequence[DecisionView]) -> JsonObject | None:
-        """Return how many decisions were good and bad by their outcomes; None without such outcomes."""
+        """Count the decisions that were good and bad by their outcomes. Return None without such outcomes."""
         good = bad = 0
         for view in views:
             words = view.decision.card.tally

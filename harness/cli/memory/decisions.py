@@ -19,9 +19,11 @@ from harness.cli.console.console import (
 
 app = typer.Typer(help="Decisions: the structured results of runs.", no_args_is_help=True)
 
-RunArgument = Annotated[str, typer.Argument(help="The id of the decision's run.", metavar="RUN")]
+DecisionArgument = Annotated[
+    str, typer.Argument(help="The id of the decision's run.", metavar="RUN")
+]
 
-Status = Literal["pending", "active", "resolved", "expired"]
+StatusChoice = Literal["pending", "active", "resolved", "expired"]
 
 
 def register(into: typer.Typer) -> None:
@@ -60,7 +62,7 @@ def list_(
 
 
 @app.command()
-def show(run: RunArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def show(run: DecisionArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show a decision, its outcome and its re-examinations."""
     with opened(home, as_json=as_json) as harness:
         view = harness.rooms.decisions.get(run)
@@ -85,9 +87,9 @@ def show(run: RunArgument, home: HomeOption = None, as_json: JsonOption = False)
 
 @app.command()
 def resolve(
-    run: RunArgument,
+    run: DecisionArgument,
     outcome: Annotated[str, typer.Argument(help="What came of it; an empty text clears it.")],
-    status: Annotated[Status | None, typer.Option(help="The resolution.")] = "resolved",
+    status: Annotated[StatusChoice | None, typer.Option(help="The resolution.")] = "resolved",
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,7 +104,7 @@ def resolve(
 
 
 @app.command("re-examine")
-def re_examine(run: RunArgument, home: HomeOption = None, as_json: JsonOption = False) -> int:
+def re_examine(run: DecisionArgument, home: HomeOption = None, as_json: JsonOption = False) -> int:
     """Let the agent examine a decision again, and print its conviction."""
     with opened(home, as_json=as_json) as harness:
         view = harness.finish_run(harness.runs.re_examine(run).id)

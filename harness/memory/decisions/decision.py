@@ -93,7 +93,7 @@ def path_of_log(created_at: str, run_id: str) -> WorkspacePath:
 
 
 def ago(since: datetime, now: datetime) -> str:
-    """Return how long ago a moment was, in one unit: `just now`, `5m ago`, `2h ago` or `2d ago`."""
+    """Return the time since a moment, in one unit: `just now`, `5m ago`, `2h ago` or `2d ago`."""
     minutes = int(max(now - since, timedelta()).total_seconds() // 60)
     if minutes < 1:
         return "just now"

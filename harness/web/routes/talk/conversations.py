@@ -108,7 +108,7 @@ class Fork(StrictModel):
     """The last entry to copy; default: all entries."""
 
 
-class Decision(StrictModel):
+class ApprovalOrDenial(StrictModel):
     call_id: Annotated[str, Field(min_length=1, max_length=200)]
     allowed: bool
     reason: Annotated[str, Field(max_length=REASON_CHARACTERS_MAX)] | None = None
@@ -120,7 +120,7 @@ class Decision(StrictModel):
 
 class ApprovalRequest(StrictModel):
     event_id: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX)] | None = None
-    approvals: Annotated[list[Decision], Field(min_length=1, max_length=ITEMS_MAX)]
+    approvals: Annotated[list[ApprovalOrDenial], Field(min_length=1, max_length=ITEMS_MAX)]
     stream: bool = False
 
 
