@@ -96,14 +96,21 @@ class Facts:
 
     def list(self, *, source: Source | None = None, pinned: bool | None = None) -> list[Fact]:
         """Return the facts, pinned ones first, then by importance."""
+        return self.list_with_problems(source=source, pinned=pinned)[0]
+
+    def list_with_problems(
+        self, *, source: Source | None = None, pinned: bool | None = None
+    ) -> tuple[list[Fact], Sequence[Problem]]:
+        """Return the facts as `list` does, and the problems, from one look at the files."""
         facts = self._read()
         if facts is None:
-            return []
-        return [
+            return [], ()
+        found = [
             fact
             for fact in facts.ordered(self.scope.order)
             if source in (None, fact.source) and pinned in (None, fact.pinned)
         ]
+        return found, facts.problems
 
     def problems(self) -> Sequence[Problem]:
         """Return the files in `facts/` that are no facts, or in which something is wrong."""

@@ -131,7 +131,8 @@ def _page(
     file = None if is_of_folder or not chosen else _find(place, chosen, view)
     if file is None and path and not is_of_folder:
         raise NotFound("file", path)
-    pending = set(place.pending()) if view == HEAD else set[str]()
+    state = tree.files.get(WorkspacePath(chosen)) if file is not None and view == HEAD else None
+    recorded = place.history.find(place.tip(), WorkspacePath(chosen)) if state else None
     return shown(
         request,
         "files.html",
@@ -144,7 +145,7 @@ def _page(
         bytes=tree.bytes,
         view=None if view == HEAD else view,
         file=None if file is None else _shown_file(request, place, file, line, view),
-        is_pending=chosen in pending,
+        is_pending=state is not None and state.object_id != recorded,
         undo_path=f"/w/{place.record.id}/revert",
     )
 

@@ -24,7 +24,7 @@ from workspaces.history.source import Source
 from workspaces.ids import Version
 from workspaces.workspace.workspace import Workspace
 
-ROWS_MAX = 60
+ROWS_MAX = 50
 """Rows on one page."""
 
 SOURCES: tuple[str, ...] = get_args(Source)
@@ -100,7 +100,7 @@ def _page(
 ) -> Response:
     scope = facts.scope
     wanted = cast(Source, source) if source in SOURCES else None
-    rows = facts.list(source=wanted, pinned=True if pinned else None)
+    rows, problems = facts.list_with_problems(source=wanted, pinned=True if pinned else None)
     agent = caller.agents.get(scope.agent_id) if scope.agent_id else None
     record = None if agent else caller.workspaces.record(scope.workspace_id)
     return shown(
@@ -118,7 +118,7 @@ def _page(
         sources=SOURCES,
         source=source,
         pinned=pinned,
-        problems=facts.problems()[:ROWS_MAX],
+        problems=problems[:ROWS_MAX],
         undo_path=base_of(facts),
         authors=_names(caller),
     )
