@@ -129,6 +129,17 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/c/{id}/reset"): Case("conversation", form={}),
 }
 
+ROW = {"key": "mine", "value": "tea"}
+for _family in ("workspace", "agent"):
+    _rows = f"/api/{_family}s/{{{_family}Id}}/memories"
+    CASES |= {
+        ("GET", _rows): Case(_family),
+        ("POST", _rows): Case(_family, ROW),
+        ("PATCH", f"{_rows}/{{memoryId}}"): Case(_family, {"value": "tea"}),
+        ("PATCH", f"{_rows}/{{memoryId}}/pin"): Case(_family, {"pinned": True}),
+        ("DELETE", f"{_rows}/{{memoryId}}"): Case(_family),
+    }
+
 NOTHING_TO_NAME = {
     ("POST", "/accounts"),
     ("GET", "/accounts/me"),
@@ -212,6 +223,8 @@ def routes(site: Site) -> list[tuple[str, str]]:
 
 def asked(caller: Caller, method: str, path: str, case: Case, record: str) -> tuple[int, bytes]:
     path = (path + case.query).replace("{id}", record).replace("{path:path}", "MEMORY.md")
+    path = path.replace("{workspaceId}", record).replace("{agentId}", record)
+    path = path.replace("{memoryId}", f"mem_{'0' * 24}")
     path = path.replace("{eventId:path}", "e1").replace("{type}", "core")
     path = path.replace("{turn}", "turn_1").replace("{revision}", "head")
     more: dict[str, Any] = {}
