@@ -35,6 +35,7 @@ VARIABLES = {
     "embeddings_url": "HARNESS_EMBEDDINGS_URL",
     "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
     "s3": "HARNESS_S3",
+    "transcripts": "HARNESS_TRANSCRIPTS",
     "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
 """The settings that `harness.yaml` may hold, with their variables."""
@@ -81,6 +82,9 @@ class Settings:
     """The key of that endpoint."""
     s3: str | None = None
     """The bucket where workspaces are shared, as s3://bucket/prefix. New workspaces are then shared."""
+    transcripts: str = ""
+    """Further directories with conversations of Codex, Claude Code or Claude Desktop. They are separated as
+    in `PATH`. Each is an agent's own directory or a person's home."""
     clock_shift: str | None = None
     """Seconds by which this home's clock is ahead of the true time, to rehearse schedules."""
     anthropic_api_key: str | None = field(default=None, repr=False)
@@ -91,6 +95,11 @@ class Settings:
     @property
     def public_urls(self) -> list[str]:
         return self.public_url.split()
+
+    @property
+    def transcript_roots(self) -> list[Path]:
+        roots = self.transcripts.split(os.pathsep)
+        return [Path(root).expanduser() for root in roots if root.strip()]
 
 
 def read_settings(

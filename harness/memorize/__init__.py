@@ -1,0 +1,1 @@
+"""Facts that are tied to the moments of a conversation that prove them."""

@@ -1,0 +1,329 @@
+"""The conversations of other agents on this machine: list them, and read one.
+
+A list reads the beginning and the end of each file. What it has read of a file is kept while size and time
+of the file stay. A reader finds the places of all messages first, and then reads those that are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, get_args
+
+from harness.memorize.local import claude_code, claude_desktop, codex
+from harness.memorize.local.local_message import (
+    LocalConversation,
+    LocalMessage,
+    LocalTranscript,
+    MessagePlace,
+    Provider,
+    SaidPart,
+)
+from harness.memorize.local.transcript_file import SkippedLines, opened_transcript, read_line
+from harness.runtime.settings import Settings, configured_directory
+from workspaces.errors import Conflict, NotFound, Refused, Unavailable
+from workspaces.timestamp import Stamp
+from workspaces.validation import unknown_name
+
+PREFIX_CHARACTERS_MIN = 4
+"""Characters of the beginning of an id that name a conversation. Fewer name too many."""
+
+CANDIDATES_MAX = 20
+"""Conversations that an ambiguous id names in the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptRoots:
+    """The directories of the agents, each in the form of its agent."""
+
+    codex: tuple[Path, ...] = ()
+    claude_code: tuple[Path, ...] = ()
+    claude_desktop: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConversation:
+    """A conversation and the messages that were asked for."""
+
+    conversation: LocalConversation
+    messages: tuple[LocalMessage, ...]
+    total: int
+    skipped: SkippedLines
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.conversation.as_json(),
+            "messages": [one.as_json() for one in self.messages],
+            "total": self.total,
+            "skipped": self.skipped.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A conversation that can be listed and read."""
+
+    id: str
+    file: Path
+    """The file whose change changes what a list says."""
+    describe: Callable[[], LocalConversation]
+    read: Callable[[], LocalTranscript]
+    part: Callable[[Mapping[str, Any]], SaidPart | None]
+    name: str | None = None
+    """A name from elsewhere, which a list shows in place of the first words."""
+    is_kept: bool = True
+    """True if what a list says of it costs reading the file."""
+    is_joined: bool = False
+    """True if a session of Claude Desktop shows it in a list already."""
+
+
+@dataclass(slots=True)
+class LocalConversations:
+    """The conversations below some directories. Threads may share one: at worst a file is read twice."""
+
+    roots: TranscriptRoots
+    _described: dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]] = field(
+        default_factory=dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]]
+    )
+
+    def list(
+        self,
+        *,
+        provider: str | None = None,
+        project: str | None = None,
+        query: str | None = None,
+        since: Stamp | None = None,
+        limit: int | None = 50,
+    ) -> list[LocalConversation]:
+        """Return the conversations, newest first. `project` is a directory or one above it; `query` is part
+        of the title or of the directory, whatever its case.
+
+        Raises: Refused for an unknown provider.
+        """
+        if provider is not None and provider not in get_args(Provider):
+            raise unknown_name("provider", provider, [*get_args(Provider)])
+        found: list[LocalConversation] = []
+        for source in self._sources(provider):
+            if source.is_joined:
+                continue
+            with suppress(OSError, Unavailable):  # deleted since, or not readable by this user
+                one = self._describe(source)
+                if _matches(one, project, query, since):
+                    found.append(one)
+        found.sort(key=_newest_first, reverse=True)
+        return found[:limit]
+
+    def get(self, id_: str, *, around: int | None = None, limit: int = 50) -> ReadConversation:
+        """Return messages of a conversation: those around a position, else the newest.
+
+        Raises: NotFound; AmbiguousId; Unavailable.
+        """
+        source = self._resolve(id_)
+        conversation = self._describe(source)
+        transcript = source.read()
+        places = transcript.places
+        if around is not None and not 1 <= around <= len(places):
+            raise Refused("around", around, f"is not a position from 1 to {len(places)}")
+        last = len(places) if around is None else min(len(places), around + limit // 2)
+        first = max(0, last - limit)
+        messages = _messages(places[first:last], first + 1, source.part)
+        return ReadConversation(conversation, messages, len(places), transcript.skipped)
+
+    def _resolve(self, id_: str) -> _Source:
+        """Return the conversation with this id; else the only one whose id begins so."""
+        sources = self._sources(None)
+        for source in sources:
+            if source.id == id_:
+                return source
+        begun = {one.id: one for one in sources if one.id.startswith(id_)}
+        if len(id_) < PREFIX_CHARACTERS_MIN or not begun:
+            remedy = "`harness conversations local list` shows those on this machine"
+            raise NotFound("local conversation", id_, remedy=remedy)
+        if len(begun) > 1:
+            raise AmbiguousId("conversation", id_, sorted(begun)[:CANDIDATES_MAX])
+        return next(iter(begun.values()))
+
+    def _describe(self, source: _Source) -> LocalConversation:
+        if not source.is_kept:
+            return source.describe()
+        key = source.file, source.name
+        stat = source.file.stat()
+        state = (stat.st_size, stat.st_mtime_ns)
+        known = self._described.get(key)
+        if known is None or known[0] != state:
+            known = state, source.describe()
+            self._described[key] = known
+        return known[1]
+
+    def _sources(self, provider: str | None) -> list[_Source]:
+        """Return the conversations of a provider, or of all. No transcript is read."""
+        found: list[_Source] = []
+        if provider in (None, "codex"):
+            found += [one for root in self.roots.codex for one in _codex_sources(root)]
+        if provider != "codex":
+            code = [
+                one for root in self.roots.claude_code for one in claude_code.session_files(root)
+            ]
+            desktop = self._desktop_sessions(code)
+            if provider != "claude-code":
+                found += [_desktop_source(*one) for one in desktop]
+            if provider != "claude-desktop":
+                joined = {one.session.id for _, one in desktop if one.session is not None}
+                found += [_code_source(one, one.id in joined and provider is None) for one in code]
+        return found
+
+    def _desktop_sessions(
+        self, code: Iterable[claude_code.SessionFile]
+    ) -> list[tuple[Path, claude_desktop.DesktopSession]]:
+        known = {one.id: one for one in code}
+        return [
+            (one.session.file if one.session else root, one)
+            for root in self.roots.claude_desktop
+            for one in claude_desktop.desktop_sessions(root, known)
+        ]
+
+
+class AmbiguousId(Conflict):
+    """Several objects have an id that begins so."""
+
+    code = "ambiguous"
+
+    def __init__(self, what: str, id_: str, candidates: list[str]) -> None:
+        super().__init__(what, id_, expected="one", actual=candidates)
+        self.args = (f"several {what}s begin with {id_!r}: {', '.join(candidates)}",)
+        self.remedy = "give more of the id"
+        self.candidates = candidates
+
+
+def local_conversations(settings: Settings) -> LocalConversations:
+    """Return the conversations of the person who runs this process."""
+    roots = transcript_roots(
+        Path.home(),
+        codex_home=configured_directory("CODEX_HOME", "~/.codex"),
+        claude_home=configured_directory("CLAUDE_CONFIG_DIR", "~/.claude"),
+        extra=settings.transcript_roots,
+    )
+    return LocalConversations(roots)
+
+
+def transcript_roots(
+    home: Path,
+    *,
+    codex_home: Path | None = None,
+    claude_home: Path | None = None,
+    extra: Iterable[Path] = (),
+) -> TranscriptRoots:
+    """Return the directories of all agents below a person's home, and those that are given. An extra
+    directory is one agent's own, or has the form of a home."""
+    codex_roots = [codex_home or home / ".codex"]
+    code_roots = [claude_home or home / ".claude", home / ".config" / "claude"]
+    desktop = [
+        home / "Library" / "Application Support" / "Claude",
+        home / ".config" / "Claude",
+        home / ".config" / "Claude-3p",
+        home / ".var" / "app" / "com.anthropic.Claude" / "config" / "Claude",
+        home / ".var" / "app" / "com.anthropic.Claude" / "config" / "Claude-3p",
+    ]
+    for root in extra:
+        codex_roots += [root, root / ".codex"]
+        code_roots += [root, root / ".claude"]
+        desktop += [root, root / ".config" / "Claude"]
+    return TranscriptRoots(_once(codex_roots), _once(code_roots), _once(desktop))
+
+
+def _once(roots: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the directories that exist, each once, also where names differ only in case."""
+    found: dict[tuple[int, int], Path] = {}
+    for root in roots:
+        with suppress(OSError):
+            stat = root.stat()
+            found.setdefault((stat.st_dev, stat.st_ino), root)
+    return tuple(found.values())
+
+
+def _codex_sources(root: Path) -> list[_Source]:
+    rollouts = codex.rollouts(root)
+    known = {one.id: one for one in rollouts}
+    names = codex.thread_names(root)
+    return [
+        _codex_source(one, names.get(one.thread), known)
+        for one in codex.thread_files(rollouts).values()
+    ]
+
+
+def _codex_source(
+    one: codex.Rollout, name: str | None, known: Mapping[str, codex.Rollout]
+) -> _Source:
+    def describe() -> LocalConversation:
+        return codex.conversation(one, name)
+
+    def read() -> LocalTranscript:
+        return codex.read_thread(one, known)
+
+    return _Source(one.thread, one.file, describe, read, codex.said_part, name)
+
+
+def _code_source(one: claude_code.SessionFile, is_joined: bool = False) -> _Source:
+    def describe() -> LocalConversation:
+        return claude_code.conversation(one)
+
+    def read() -> LocalTranscript:
+        return claude_code.read_session(one)
+
+    def part(event: Mapping[str, Any]) -> SaidPart | None:
+        return claude_code.said_part(event, sidechains=one.parent is not None)
+
+    return _Source(one.id, one.file, describe, read, part, is_joined=is_joined)
+
+
+def _desktop_source(file: Path, one: claude_desktop.DesktopSession) -> _Source:
+    def describe() -> LocalConversation:
+        return one.listed
+
+    def read() -> LocalTranscript:
+        if one.session is None:
+            return LocalTranscript((), SkippedLines())
+        return claude_code.read_session(one.session)
+
+    part = claude_code.said_part
+    return _Source(one.listed.id, file, describe, read, part, is_kept=False)
+
+
+def _messages(
+    places: Iterable[MessagePlace],
+    first: int,
+    part: Callable[[Mapping[str, Any]], SaidPart | None],
+) -> tuple[LocalMessage, ...]:
+    """Read messages again at their places. Those of one file follow each other."""
+    messages: list[LocalMessage] = []
+    for file, group in groupby(places, key=_file):
+        with opened_transcript(file) as opened:
+            for place in group:
+                said = part(read_line(opened, place.offset))
+                if said is None:
+                    raise Unavailable(f"transcript {file.name}", "it changed while it was read")
+                messages.append(said.message(first + len(messages), place.raw_index))
+    return tuple(messages)
+
+
+def _matches(
+    one: LocalConversation, project: str | None, query: str | None, since: Stamp | None
+) -> bool:
+    if project is not None:
+        wanted = project.rstrip("/")
+        if one.project is None or not f"{one.project}/".startswith(f"{wanted}/"):
+            return False
+    if query is not None and query.casefold() not in f"{one.title}\n{one.project}".casefold():
+        return False
+    return since is None or one.updated_at >= since
+
+
+def _newest_first(one: LocalConversation) -> tuple[str, str]:
+    return one.updated_at, one.id
+
+
+def _file(place: MessagePlace) -> Path:
+    return place.file

@@ -1,0 +1,137 @@
+"""The common form of conversations of all providers: their messages, and what a list says of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.memorize.local.transcript_file import SkippedLines
+from harness.memory.secrets import redact
+from workspaces.timestamp import Stamp, stamp_of
+
+Provider = Literal["codex", "claude-code", "claude-desktop"]
+
+LocalRole = Literal["user", "assistant"]
+LocalMessageType = Literal["message", "tool_call", "tool_result"]
+
+TITLE_CHARACTERS_MAX = 120
+
+MESSAGE_CHARACTERS_MAX = 100_000
+"""Characters of a message that are shown. Longer ones are outputs of tools; they end in a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlace:
+    """Where a message lies. Its text is read when it is wanted."""
+
+    file: Path
+    offset: int
+    raw_index: int
+    """Number of its line, counted from 0 through all files of the conversation in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMessage:
+    """What somebody said, or what a tool was asked and answered. Its text holds no secret."""
+
+    position: int
+    """Counted from 1."""
+    role: LocalRole
+    type: LocalMessageType
+    uuid: str | None
+    timestamp: str | None
+    text: str
+    raw_index: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "position": self.position,
+            "role": self.role,
+            "type": self.type,
+            "uuid": self.uuid,
+            "timestamp": self.timestamp,
+            "text": self.text,
+            "raw_event_index": self.raw_index,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SaidPart:
+    """What one line says, as it stands there."""
+
+    role: LocalRole
+    type: LocalMessageType
+    uuid: str | None
+    timestamp: str | None
+    text: str
+
+    def message(self, position: int, raw_index: int) -> LocalMessage:
+        """Return the message without secrets, cut to what is shown."""
+        text = self.text
+        if len(text) > MESSAGE_CHARACTERS_MAX:
+            count = len(text) - MESSAGE_CHARACTERS_MAX
+            text = f"{text[:MESSAGE_CHARACTERS_MAX]}\n[{count:,} more characters]"
+        text = redact(text)[0]
+        return LocalMessage(
+            position,
+            self.role,
+            self.type,
+            self.uuid,
+            self.timestamp,
+            text,
+            raw_index=raw_index,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalConversation:
+    """A conversation of a list."""
+
+    id: str
+    provider: Provider
+    title: str
+    project: str | None
+    """The directory in which the agent worked."""
+    updated_at: Stamp
+    file: Path | None
+    """Its transcript. None: only its title and dates are on this machine."""
+    parent: str | None = None
+    """The conversation whose subagent this is."""
+    is_archived: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "provider": self.provider,
+            "title": self.title,
+            "project": self.project,
+            "updated_at": self.updated_at,
+            "parent": self.parent,
+            "archived": self.is_archived,
+            "metadata_only": self.file is None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTranscript:
+    """The messages of a conversation by their places, and what was skipped on the way."""
+
+    places: tuple[MessagePlace, ...]
+    skipped: SkippedLines
+
+
+def shown_title(text: str) -> str:
+    """Return the first line of a text as a title, without secrets."""
+    line = next((line.strip() for line in text[:4000].splitlines() if line.strip()), "")
+    title = redact(line)[0]
+    return title if len(title) <= TITLE_CHARACTERS_MAX else f"{title[: TITLE_CHARACTERS_MAX - 1]}…"
+
+
+def stamp_at(seconds: float) -> Stamp:
+    """Return the stamp of a time of the file system, or of another program."""
+    try:
+        return stamp_of(datetime.fromtimestamp(seconds, UTC))
+    except (OverflowError, ValueError, OSError):  # a number that is no time
+        return stamp_of(datetime.fromtimestamp(0, UTC))
