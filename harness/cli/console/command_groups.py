@@ -47,6 +47,7 @@ COMMAND_GROUPS = {
         "explain": "talk.explain",
         "compact": "talk.compact",
         "decisions": "memory.decisions",
+        "conversations": "memory.conversations",
         "use": "admin.use",
         "mcp": "admin.mcp",
     },

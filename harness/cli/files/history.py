@@ -118,7 +118,7 @@ def diff(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the difference between two revisions, or the last change.
+    """Show the difference of two revisions, or the last change.
 
     With a PATH and without --from, the command shows the last change of this file.
     """

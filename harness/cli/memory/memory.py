@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 VALUE_CHARACTERS_SHOWN = 60
 
 app = typer.Typer(
-    help="Facts of a workspace or an agent: short texts under a key, which every prompt shows.",
+    help="Facts of workspaces and agents, which every prompt shows.",
     no_args_is_help=True,
 )
 

@@ -22,6 +22,7 @@ GROUPS = [
     "user",
     "key",
     "conversation",
+    "conversations",
     "jobs",
     "admin",
 ]
