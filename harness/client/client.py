@@ -25,6 +25,7 @@ from harness.client.connection import SIGN, Connection, StreamEvent
 from harness.client.errors import given_back, unreachable
 from harness.client.facts import FactRows
 from harness.client.local_tools import declared, results_of
+from harness.client.memory import MemoryClient
 from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
 from harness.messages.event import Answer, Approval, OnBusy
@@ -80,6 +81,7 @@ class Client:
         self.agents = Agents(self._connection)
         self.users = Records(self._connection, "users")
         self.sandboxes = Records(self._connection, "sandboxes")
+        self.memory = MemoryClient(self._connection)
 
     @classmethod
     def within(cls, app: App, key: str | None = None, *, user: str | None = None) -> Client:

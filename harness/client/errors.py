@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 from workspaces.errors import (
@@ -53,6 +54,9 @@ OUT_OF_REACH = frozenset({502, 503, 504})
 """Statuses with which the server, or a proxy before it, says that it cannot answer just now."""
 
 
+_NO_BODY: Mapping[str, Any] = MappingProxyType({})
+
+
 class ServerFailure(Failure):
     """A refusal by a server. `status` 0: the failure of an event, not of this request."""
 
@@ -65,12 +69,15 @@ class ServerFailure(Failure):
         field: str | None = None,
         remedy: str | None = None,
         retry_after_s: float | None = None,
+        body: Mapping[str, Any] = _NO_BODY,
     ) -> None:
         Failure.__init__(self, message, remedy=remedy)
         self.code = code
         self.status = status
         self.field = field
         self.retry_after_s = retry_after_s
+        self.body = body
+        """The whole body of the response, for refusals that say more than others."""
 
 
 _TYPES: dict[str, type[ServerFailure]] = {
@@ -83,12 +90,18 @@ def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> ServerFa
     """Return the failure for a response with an error status."""
     seconds = headers.get("retry-after", "")
     retry_after_s = float(seconds) if seconds.isdecimal() else None
-    error = _error(body) or _enveloped(status, body)
+    whole = _body(body)
+    error = _enveloped(status, body) if whole is None else whole["error"]
     if error is None:  # a proxy before the server refused in a format of its own
         code = "unavailable" if status in OUT_OF_REACH else "failure"
         message = f"the server answered with the status {status}"
         return _failure(code, message, status=status, retry_after_s=retry_after_s)
-    facts = {"status": status, "field": error.get("field"), "retry_after_s": retry_after_s}
+    facts = {
+        "status": status,
+        "field": error.get("field"),
+        "retry_after_s": retry_after_s,
+        "body": whole,
+    }
     return _failure(error["code"], error["message"], **facts)
 
 
@@ -133,9 +146,11 @@ def _enveloped(status: int, body: bytes) -> dict[str, Any] | None:
     return {"code": _CODES.get(status, "failure"), "message": message}
 
 
-def _error(body: bytes) -> dict[str, Any] | None:
+def _body(body: bytes) -> dict[str, Any] | None:
+    """Return the body of a refusal by our server, or None for any other body."""
     try:
-        error = json.loads(body)["error"]
-        return error if error["code"] and error["message"] else None
+        whole = json.loads(body)
+        error = whole["error"]
+        return whole if error["code"] and error["message"] else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -26,20 +26,12 @@ from harness.memory.blocks.block import (
 from harness.memory.blocks.condition import UNCONDITIONAL, BlockCondition
 from harness.memory.recall import recall
 from workspaces.accounts.account import Principal
-from workspaces.conditions import ABSENT
-from workspaces.errors import (
-    AlreadyExists,
-    Conflict,
-    Failure,
-    NotFound,
-    Refused,
-    Unavailable,
-    WorkspaceBusy,
-)
+from workspaces.errors import Failure, NotFound, Refused, Unavailable, WorkspaceBusy
 from workspaces.file import File, as_bytes
-from workspaces.history.git.objects import blob_id
+from workspaces.history.git.objects import ObjectId, blob_id
+from workspaces.history.history import View
 from workspaces.home.workspaces import Workspaces, private_to_both
-from workspaces.ids import AgentId, version_of
+from workspaces.ids import AgentId, Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
 from workspaces.search.recall import RecallHit, Scope
@@ -50,9 +42,6 @@ from workspaces.workspace.workspace import Workspace
 READ_WAIT_S = 1.0
 """Seconds that a reader waits for a writer's lock to commit an edit by hand. Then it reads the newest
 revision, which is what the block was before that edit."""
-
-TRIES_MAX = 20
-"""Attempts of a read or a write while others write the same block."""
 
 ScopeFilter = Literal["user", "agent", "all"]
 
@@ -103,13 +92,16 @@ class Blocks:
         *,
         agent_id_of: Callable[[str], AgentId],
         agent_ids: Callable[[], Iterable[AgentId]],
+        sync_records: Callable[[], None] = lambda: None,
     ) -> None:
         """`agent_id_of` returns the id of the agent with this id or name, and raises NotFound. `agent_ids`
-        returns the ids of all agents of the account, in order."""
+        returns the ids of all agents of the account, in order. `sync_records` fetches the records that other
+        machines have changed."""
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._agent_id_of = agent_id_of
         self._agent_ids = agent_ids
+        self._sync_records = sync_records
 
     def place(
         self, block_type: BlockType, scope: BlockScope | None = None, agent: str | None = None
@@ -177,30 +169,42 @@ class Blocks:
 
         Raises: OverLimit, and whatever `plan` raises; then nothing has changed.
         """
-        refusal: Conflict | None = None
-        for _ in range(TRIES_MAX):
-            current = self._current(place)
-            if current is None and isinstance(refusal, AlreadyExists):
-                raise refusal  # another file with a similar name is in the way
+        if self._refresh(place) is None:
+            plan(None)  # a refused write makes no workspace
+        workspace = self._made(place)
+        seen: list[Block | None] = [None]
+
+        def change(before: bytes | None) -> bytes:
+            current = seen[0] = _judged(place, workspace, before)
             content = plan(current)
-            if current is not None and current.content == content:
-                return BlockWrite(current, created=False, revision=None)
+            if current is not None and before is not None and current.content == content:
+                return before
             check_limits(place.type, content)
-            workspace = self._made(place)
-            expect = ABSENT if current is None else current.version
-            data = as_bytes(f"{content}\n")
-            try:
-                written = workspace.write(place.path, data, by=by, expect=expect)
-            except Conflict as conflict:
-                refusal = conflict
-                continue
-            if written.revision is None:  # another writer has written the same
-                continue
-            at = workspace.history.commit(written.revision).at
-            created_at = at if current is None else current.created_at
-            block = _block(place, workspace, data, created_at, at)
-            return BlockWrite(block, current is None, written.revision)
-        raise _too_busy(place)
+            return as_bytes(f"{content}\n")
+
+        written = workspace.decided.edit(place.path, change, by=by, check=_decided)
+        current = seen[0]
+        if written.revision is None:  # nothing to write, or another program wrote it at that moment
+            block = current or self.get(place)
+            return BlockWrite(block, created=False, revision=None)
+        at = workspace.history.commit(written.revision).at
+        data = workspace.history.read(_object_of(workspace, written.revision, place.path))
+        created_at = at if current is None else current.created_at
+        block = _block(place, workspace, data, created_at, at)
+        return BlockWrite(block, current is None, written.revision)
+
+    def restore(self, place: BlockPlace, view: View, *, by: Author) -> BlockWrite:
+        """Set a block to its content at a revision.
+
+        Raises: NotFound if the revision has no such block; OverLimit.
+        """
+        workspace = self.workspace(place)
+        revision = workspace.history.resolve(view)
+        found = workspace.history.find(revision, place.path)
+        if revision is None or found is None:
+            raise NotFound("block", f"{place.name} at {view}")
+        content = content_of(File(place.path, workspace.history.read(found)).text)
+        return self.edit(place, lambda _: content, by=by.saying("Restored", revision))
 
     def delete(
         self, place: BlockPlace, condition: BlockCondition = UNCONDITIONAL, *, by: Author
@@ -209,15 +213,17 @@ class Blocks:
 
         Raises: NotFound if there is no block; BlockConflict.
         """
-        for _ in range(TRIES_MAX):
-            current = self.get(place)
+        workspace = self._refresh(place)
+        if workspace is None:
+            raise _no_block(place)
+
+        def change(before: bytes | None) -> None:
+            current = _judged(place, workspace, before)
+            if current is None:
+                raise _no_block(place)
             condition.check(place, current)
-            try:
-                self._made(place).delete(place.path, by=by, expect=current.version)
-            except Conflict:
-                continue
-            return
-        raise _too_busy(place)
+
+        workspace.decided.edit(place.path, change, by=by, check=_decided)
 
     def recall(self, query: str, *, agent: str | None = None, limit: int = 10) -> list[BlockLine]:
         """Return the archival lines of the user, and of one agent, that a query is about, best first.
@@ -292,8 +298,14 @@ class Blocks:
         return _block(place, workspace, data, origin.created_at, origin.updated_at)
 
     def _refresh(self, place: BlockPlace) -> Workspace | None:
-        """Return the workspace of a block, with the newest state of the block on any machine."""
+        """Return the workspace of a block, with the newest state of the block on any machine.
+
+        Return None if no machine has made it.
+        """
         workspace = self.opened(place)
+        if workspace is None:
+            self._sync_records()  # another machine may have made it
+            workspace = self.opened(place)
         if workspace is not None and workspace.remote is not None:
             workspace.remote.refresh(place.path)
         return workspace
@@ -319,6 +331,31 @@ def commit_edit(workspace: Workspace, path: WorkspacePath) -> None:
         workspace.committed({path: None if data is None else blob_id(data)}, wait_s=READ_WAIT_S)
 
 
+def _judged(place: BlockPlace, workspace: Workspace, before: bytes | None) -> Block | None:
+    """Return the block with this present content, which is committed. The caller holds the writer lock."""
+    if before is None:
+        return None
+    try:
+        origin = workspace.file_origins.origin_of(place.path)
+    except NotFound as error:  # it was deleted by hand here, and the store still has it
+        reason = "its newest state is not on this machine yet"
+        raise Unavailable(place.path, reason, remedy="try again") from error
+    return _block(place, workspace, before, origin.created_at, origin.updated_at)
+
+
+def _decided(version: Version | None) -> None:
+    """Accept every version: the condition is judged with the content. A write with a check is decided in S3
+    where several machines share the files."""
+    del version
+
+
+def _object_of(workspace: Workspace, revision: RevisionId, path: WorkspacePath) -> ObjectId:
+    found = workspace.history.find(revision, path)
+    if found is None:
+        raise NotFound("file", path)
+    return found
+
+
 def _block(
     place: BlockPlace, workspace: Workspace, data: bytes, created_at: Stamp, updated_at: Stamp
 ) -> Block:
@@ -340,7 +377,3 @@ def _line(place: BlockPlace, hit: RecallHit) -> BlockLine:
 
 def _no_block(place: BlockPlace) -> NotFound:
     return NotFound("block", place.name, remedy="write it first: nothing creates one by itself")
-
-
-def _too_busy(place: BlockPlace) -> Unavailable:
-    return Unavailable(place.path, "the block changes faster than it can be read and written")
