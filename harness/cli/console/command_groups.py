@@ -43,6 +43,7 @@ COMMAND_GROUPS = {
     "Memory": {
         "memory": "memory.memory",
         "recall": "files.recall",
+        "block": "memory.blocks",
         "prompt": "talk.prompt",
         "explain": "talk.explain",
         "compact": "talk.compact",
