@@ -184,6 +184,14 @@ class AgentCatalog:
         found = (self._workspaces.private(one, create=False) for one in ids)
         return [workspace for workspace in found if workspace is not None]
 
+    def is_asked_for(self, agent: AgentRecord) -> bool:
+        """Return True if the agent's sandbox demands an approval of each write."""
+        try:
+            sandbox = self._sandbox(agent.config.sandbox)
+        except NotFound:
+            return False
+        return sandbox is not None and sandbox.config.permission == "ask"
+
     def only_read_in_place(self) -> frozenset[WorkspaceId]:
         """Return the workspaces that agents mount and of which no agent needs a copy."""
         there, copied = set[WorkspaceId](), set[WorkspaceId]()

@@ -68,6 +68,7 @@ from harness.tools.files.read import READ
 from harness.tools.files.read_result import READ_RESULT
 from harness.tools.files.write import WRITE
 from harness.tools.memory.recall import RECALL
+from harness.tools.memory.update_memory import UPDATE_MEMORY
 from harness.tools.port import AnyTool
 from harness.tools.programs import ToolPrograms
 from harness.tools.stored_results import StoredResults
@@ -99,7 +100,17 @@ from workspaces.workspace.protection import Protection
 from workspaces.workspace.watch import WatchEvent
 from workspaces.workspace.workspace import Workspace
 
-TOOLS: tuple[AnyTool, ...] = (BASH, READ, GLOB, GREP, WRITE, EDIT, RECALL, READ_RESULT)
+TOOLS: tuple[AnyTool, ...] = (
+    BASH,
+    READ,
+    GLOB,
+    GREP,
+    WRITE,
+    EDIT,
+    RECALL,
+    UPDATE_MEMORY,
+    READ_RESULT,
+)
 
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
@@ -275,6 +286,7 @@ class Application:
             workspaces,
             agent_id_of=agents.id_of,
             agent_ids=lambda: [agent.id for agent in agents.list()],
+            sync_records=partial(self._sync_records, account_id),
         )
         conversations = Conversations(
             principal, records, self._large, clock, leases=self._leases, jobs=self.jobs

@@ -35,6 +35,15 @@ class Hit:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class SearchedPlace:
+    """A workspace to search, under the name by which the caller knows it, and the part to search."""
+
+    name: str
+    workspace: Workspace
+    scope: Scope
+
+
 def recall(
     places: Iterable[tuple[str, Workspace]],
     query: str,
@@ -44,10 +53,18 @@ def recall(
     view: View = HEAD,
 ) -> list[Hit]:
     """Return the best lines of all these workspaces. Equal lines keep the order of the workspaces."""
+    searched = [SearchedPlace(name, workspace, scope) for name, workspace in places]
+    return recall_in(searched, query, limit=limit, view=view)
+
+
+def recall_in(
+    places: Iterable[SearchedPlace], query: str, *, limit: int = 10, view: View = HEAD
+) -> list[Hit]:
+    """Return the best lines of workspaces that are searched each in a scope of its own."""
     hits: Sequence[Hit] = [
-        Hit(name, line)
-        for name, workspace in places
-        for line in workspace.recall.find(query, limit=limit, view=view, scope=scope)
+        Hit(place.name, line)
+        for place in places
+        for line in place.workspace.recall.find(query, limit=limit, view=view, scope=place.scope)
     ]
     ranked = sorted(hits, key=lambda hit: (not hit.line.is_named, -hit.line.score))
     return ranked[:limit]

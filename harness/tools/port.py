@@ -82,9 +82,9 @@ class Tool(Generic[I]):
     def spec(self, context: ToolContext) -> ToolSpec:
         names = tuple(mount.name for mount in self._suited(context))
         if len(context.mounts) < 2:
-            return _spec(self.name, self.input, (), False)
+            return spec_of(self.name, self.input, (), False)
         # without a name the default is meant: where the tool cannot use it, a name is required
-        return _spec(self.name, self.input, names, context.default_name not in names)
+        return spec_of(self.name, self.input, names, context.default_name not in names)
 
     def is_offered(self, context: ToolContext) -> bool:
         return bool(self._suited(context))
@@ -264,7 +264,7 @@ def as_text(failure: Failure) -> str:
 
 
 @lru_cache(maxsize=SPECS_MAX)
-def _spec(
+def spec_of(
     name: str, input_type: type[StrictModel], workspaces: tuple[str, ...], is_named: bool
 ) -> ToolSpec:
     """Return the description of a tool. It is cached: every turn needs it, and building it takes longer than

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.agents.mounts import Mount
+from harness.memory.blocks.agent_blocks import AgentBlocks
 from harness.tools.programs import NO_PROGRAMS, ToolPrograms
 from harness.tools.stored_results import StoredResults
 from workspaces.errors import NotFound, Refused
@@ -67,13 +68,16 @@ class ToolContext:
         seen: SeenVersions | None = None,
         programs: ToolPrograms = NO_PROGRAMS,
         results: StoredResults | None = None,
+        blocks: AgentBlocks | None = None,
     ) -> None:
         """Create the context. `author` returns the author of a write, given the id of the tool call. Without
-        `results` only the shown text of a result is stored."""
+        `results` only the shown text of a result is stored. Without `blocks` no tool reaches memory
+        blocks."""
         self.mounts = tuple(mounts)
         self.author = author
         self.programs = programs
         self.results = results
+        self.blocks = blocks
         self.changes: list[ToolRevision] = []
         self._seen: dict[str, Version] = dict(seen or {})
         self._new_versions: dict[str, Version] = {}
@@ -82,7 +86,13 @@ class ToolContext:
     def fork(self) -> ToolContext:
         """Return a context for one of several calls that run at the same time. Its effects are its own, but
         all forks share the versions seen."""
-        fork = ToolContext(self.mounts, self.author, programs=self.programs, results=self.results)
+        fork = ToolContext(
+            self.mounts,
+            self.author,
+            programs=self.programs,
+            results=self.results,
+            blocks=self.blocks,
+        )
         fork._seen = self._seen
         return fork
 

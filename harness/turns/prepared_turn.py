@@ -21,7 +21,7 @@ from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from harness.turns.broadcast import Channel
 from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
-from harness.turns.turn_memory import effective_policy, turn_facts, turn_memory
+from harness.turns.turn_memory import agent_blocks, effective_policy, turn_facts, turn_memory
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.durability import HERE, Durable
 from workspaces.errors import NotFound, Refused
@@ -126,6 +126,7 @@ def prepare_turn(
         seen=seen,
         programs=dependencies.programs(),
         results=dependencies.results(conversation.id),
+        blocks=agent_blocks(dependencies.blocks, dependencies.agents, agent),
     )
     left_out = tuple(missing_mounts(agent, mounts))
     callers_tools = dependencies.callers_tools if caller_waits else ()

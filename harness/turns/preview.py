@@ -15,7 +15,7 @@ from harness.tools.tool_context import ToolContext
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Entry, TranscriptWindow
 from harness.turns.dispatcher import Dispatcher
-from harness.turns.turn_memory import effective_policy, turn_facts, turn_memory
+from harness.turns.turn_memory import agent_blocks, effective_policy, turn_facts, turn_memory
 from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
 from workspaces.timestamp import stamp_of
@@ -59,7 +59,13 @@ def preview(
     )
     existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None
     results = dispatcher.results(existing.id if existing else _NEW)
-    tool_context = ToolContext(mounts, _no_author, programs=dispatcher.programs(), results=results)
+    tool_context = ToolContext(
+        mounts,
+        _no_author,
+        programs=dispatcher.programs(),
+        results=results,
+        blocks=agent_blocks(dispatcher.blocks, dispatcher.agents, agent),
+    )
     tools = Toolset(dispatcher.tools, tool_context, agent.config.tools).specs()
     now = dispatcher.clock.now()
     if existing is None:

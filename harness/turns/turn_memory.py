@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.agents.catalog import AgentCatalog
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentRecord
+from harness.memory.blocks.agent_blocks import AgentBlocks
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.blocks.core_blocks import CoreBlocks
 from harness.memory.blocks.reminder import Reminders
@@ -40,6 +42,16 @@ class TurnMemory:
 def turn_memory(blocks: Blocks, agent: AgentRecord, policy: MemoryPolicy) -> TurnMemory:
     return TurnMemory(
         CoreBlocks(blocks, agent.id, policy), Reminders(blocks, agent.id, policy, render)
+    )
+
+
+def agent_blocks(blocks: Blocks, agents: AgentCatalog, agent: AgentRecord) -> AgentBlocks:
+    """Return the blocks that the agent's tools reach."""
+    return AgentBlocks(
+        blocks,
+        agent.id,
+        is_writable=agent.config.private != "off",
+        is_asked_for=agents.is_asked_for(agent),
     )
 
 

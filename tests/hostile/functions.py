@@ -11,7 +11,7 @@ import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
 from harness.integrations import import_notes, json_edit, line_union
 from harness.memory import secrets, similar
-from harness.memory.blocks import block, condition
+from harness.memory.blocks import block, condition, core_blocks, line_edit
 from harness.memory.decisions import decision, result_card
 from harness.memory.facts import fact, fact_file
 from harness.messages.message import user
@@ -191,6 +191,13 @@ FUNCTIONS: Sequence[Function] = (
     Function("decision.decision_of", lambda text: decision.decision_of(text, "decision"), FRONT),
     Function("block.entry_starts", block.entry_starts),
     Function("block.content_of", block.content_of),
+    Function("line_edit.with_entry", lambda text: line_edit.with_entry(text, "- a")),
+    Function(
+        "line_edit.with_entry_replaced",
+        lambda text: line_edit.with_entry_replaced(f"{text}\n- a", "a", text),
+    ),
+    Function("line_edit.without_entry", lambda text: line_edit.without_entry(f"{text}\n- a", "a")),
+    Function("core_blocks._fitting", lambda text: core_blocks._fitting(text, 300)),
     Function("condition.parse_expected", condition.parse_expected),
     Function("demo.reply", _demo, (Hostile("", "<memory ", ""), Hostile("", "<user>\n", ""))),
     Function("words.terms", words.terms),

@@ -24,6 +24,7 @@ BlockType = Literal["core", "archival"]
 BlockScope = Literal["user", "agent"]
 """`user`: the user, whatever agent answers. `agent`: the user with one agent."""
 
+BLOCK_SCOPES: tuple[BlockScope, ...] = get_args(BlockScope)
 BLOCK_TYPES: tuple[BlockType, ...] = get_args(BlockType)
 
 CORE_CHARACTERS_MAX = 4_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from harness.context.fence import fenced, one_line
 from harness.context.part import PromptPart, Render, block_source
@@ -164,14 +165,14 @@ def _fitting(content: str, characters_max: int) -> _Beginning:
     if len(content) <= characters_max and len(starts) <= CORE_ENTRIES_MAX:
         return _Beginning(content)
     lines = content.split("\n")
-    ends = [*starts[1:], len(lines)]
-    length, shown = sum(len(line) + 1 for line in lines[: starts[0]]), 0
-    for start, end in zip(starts, ends, strict=True):
+    bounds = [*starts, len(lines)]
+    length, shown = sum(len(line) + 1 for line in lines[: bounds[0]]), 0
+    for start, end in pairwise(bounds):
         length += sum(len(line) + 1 for line in lines[start:end])
         if length - 1 > characters_max or shown == CORE_ENTRIES_MAX:
             break
         shown += 1
-    end = starts[shown]
+    end = bounds[shown]
     return _Beginning(
         "\n".join(lines[:end]).rstrip() if shown else "",
         len(starts) - shown,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
 from harness.agents.mounts import Mount
-from harness.memory.recall import Hit, recall, since_of
+from harness.memory.blocks.block import BLOCK_SCOPES
+from harness.memory.recall import Hit, SearchedPlace, recall_in, since_of
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext
 from workspaces.search.kind import MemoryKind
@@ -38,20 +40,37 @@ def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
         mounts = [context.mount(arguments.workspace)]
     else:
         mounts = [mount for mount in context.mounts if not mount.is_distant]
-    hits = recall(
-        [(mount.name, mount.here) for mount in mounts],
-        arguments.query,
-        limit=arguments.limit,
-        scope=Scope(
-            tuple(arguments.paths),
-            tuple(arguments.kinds),
-            None if arguments.since is None else since_of(arguments.since),
-            arguments.by,
-        ),
+    scope = Scope(
+        tuple(arguments.paths),
+        tuple(arguments.kinds),
+        None if arguments.since is None else since_of(arguments.since),
+        arguments.by,
     )
+    searched = [SearchedPlace(mount.name, mount.here, scope) for mount in mounts]
+    if arguments.workspace is None:
+        searched += _unmounted(context, scope)
+    hits = recall_in(searched, arguments.query, limit=arguments.limit)
     if not hits:
         return "Nothing was found. Try other words, or fewer filters."
-    return _shown(hits, with_names=len(context.mounts) > 1)
+    return _shown(hits, with_names=len(searched) > 1 or len(context.mounts) > 1)
+
+
+def _unmounted(context: ToolContext, scope: Scope) -> list[SearchedPlace]:
+    """Return the archival blocks of workspaces that are not mounted. Those that are mounted are searched
+    whole."""
+    if context.blocks is None:
+        return []
+    mounted = {mount.namespace for mount in context.mounts}
+    places: list[SearchedPlace] = []
+    for name in BLOCK_SCOPES:
+        place = context.blocks.place("archival", name)
+        workspace = context.blocks.blocks.opened(place)
+        if workspace is None or workspace.namespace in mounted:
+            continue
+        if scope.includes_path(place.path):
+            own = replace(scope, paths=(place.path,))
+            places.append(SearchedPlace(f"memory of the {name}", workspace, own))
+    return places
 
 
 def _shown(hits: list[Hit], *, with_names: bool) -> str:
