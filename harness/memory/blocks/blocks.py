@@ -26,7 +26,7 @@ from harness.memory.blocks.block import (
 from harness.memory.blocks.condition import UNCONDITIONAL, BlockCondition
 from harness.memory.recall import recall
 from workspaces.accounts.account import Principal
-from workspaces.errors import Failure, NotFound, Refused, Unavailable, WorkspaceBusy
+from workspaces.errors import Failure, MassDeletion, NotFound, Refused, Unavailable, WorkspaceBusy
 from workspaces.file import File, as_bytes
 from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.history.history import View
@@ -36,6 +36,7 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
 from workspaces.search.recall import RecallHit, Scope
 from workspaces.storage.records import JsonObject
+from workspaces.sync.engine import Sync
 from workspaces.timestamp import Stamp
 from workspaces.workspace.workspace import Workspace
 
@@ -187,6 +188,7 @@ class Blocks:
         if written.revision is None:  # nothing to write, or another program wrote it at that moment
             block = current or self.get(place)
             return BlockWrite(block, created=False, revision=None)
+        _send_history(workspace)
         at = workspace.history.commit(written.revision).at
         data = workspace.history.read(_object_of(workspace, written.revision, place.path))
         created_at = at if current is None else current.created_at
@@ -307,6 +309,9 @@ class Blocks:
             self._sync_records()  # another machine may have made it
             workspace = self.opened(place)
         if workspace is not None and workspace.remote is not None:
+            if isinstance(workspace.remote, Sync):
+                with suppress(MassDeletion):  # the sync asks about that; one file can be read
+                    workspace.remote.pull()  # with the history: a stamp is the same everywhere
             workspace.remote.refresh(place.path)
         return workspace
 
@@ -347,6 +352,14 @@ def _decided(version: Version | None) -> None:
     """Accept every version: the condition is judged with the content. A write with a check is decided in S3
     where several machines share the files."""
     del version
+
+
+def _send_history(workspace: Workspace) -> None:
+    """Send the revision of a write to the store, so that its stamp is known on every machine. The sync
+    repeats what fails now."""
+    if isinstance(workspace.remote, Sync):
+        with suppress(Failure):
+            workspace.remote.push_dirty()
 
 
 def _object_of(workspace: Workspace, revision: RevisionId, path: WorkspacePath) -> ObjectId:

@@ -87,8 +87,8 @@ def test_the_python_blocks_of_the_source_document_run(
         home.agents.create(agent)
     put(home, "core", "- Likes long reports")
     put(home, "core", "- Signs with initials", "agent_emails")
-    put(home, "archival", "- Acme renewal: CFO wants pricing options")
-    put(home, "archival", "- Acme renewal: legal has approved", "agent_records")
+    put(home, "archival", "- Acme renewal: the price list was sent")
+    put(home, "archival", "- Acme renewal: the contract is ready", "agent_records")
 
     async def run(client: Client) -> dict[str, Any]:
         names: dict[str, Any] = {"client": client}

@@ -139,7 +139,7 @@ TypePath = Annotated[
 EXAMPLE: dict[str, Any] = {
     "id": "blk_0c1d2e3f4a5b6c7d8e9f0a1b",
     "block_type": "core",
-    "content": "- Prefers concise account summaries",
+    "content": "- Likes short answers",
     "scope": "user",
     "agent_id": None,
     "created_at": "2026-11-18T14:03:18.875130Z",
@@ -151,7 +151,7 @@ PUT_EXAMPLE = {
     "expected_updated_at": EXAMPLE["updated_at"],
 }
 LINE_EXAMPLE = {
-    "content": "- Acme renewal: the CFO wants options before May 12",
+    "content": "- Harbour lease: the lawyer wants options before June",
     "score": 0.93,
     "block_type": "archival",
     "scope": "user",
@@ -287,7 +287,7 @@ def delete_block(
         **answers(list_of(schema_of(BlockLineBody)), [LINE_EXAMPLE]),
         **refusals(*READING_JSON),
     },
-    openapi_extra=takes(schema_of(RecallRequest), {"query": "Acme renewal", "limit": 10}),
+    openapi_extra=takes(schema_of(RecallRequest), {"query": "Harbour lease", "limit": 10}),
 )
 def recall_blocks(caller: Caller, fields: Fields) -> Response:
     """Search the archival blocks of the user, and the one with the named agent. The best lines come first."""

@@ -21,11 +21,11 @@ def test_prompt_lists_its_parts_with_their_sources(born: Terminal) -> None:
 def test_prompt_shows_core_blocks_and_the_reminder_of_a_memory_policy(born: Terminal) -> None:
     with Harness.open(born.home) as harness:
         by = harness.rooms.principal.author("api")
-        for block, content in (("core", "- likes tea"), ("archival", "- Acme: signed in May")):
+        for block, content in (("core", "- likes tea"), ("archival", "- Harbour: signed in May")):
             place = harness.blocks.place(block)
             harness.blocks.put(place, content, UNCONDITIONAL, by=by)
     auto, broken, core = born.all(
-        ("prompt", "-m", "Acme?", "--memory-policy", '{"archival_mode": "auto"}', "--json"),
+        ("prompt", "-m", "Harbour?", "--memory-policy", '{"archival_mode": "auto"}', "--json"),
         ("run", "Hi", "--memory-policy", '{"archival": 1}', "--json"),
         ("prompt", "--memory-policy", '{"include_user_core": false}'),
     )

@@ -126,6 +126,18 @@ def test_one_of_twenty_writers_wins_at_two_homes_on_one_s3(opened: Open) -> None
             assert machine.blocks.get(machine.blocks.place("core")).content == winner
 
 
+def test_a_block_read_at_one_home_is_written_at_another_with_its_stamp(opened: Open) -> None:
+    here, there = machines = [opened("here"), opened("there")]
+    begun(machines)
+    for number in range(ROUNDS):
+        stamp = here.blocks.get(here.blocks.place("core")).updated_at
+        assert write_at(there, f"- there {number}", stamp) == "won"
+        read = there.blocks.get(there.blocks.place("core"))
+        assert here.blocks.get(here.blocks.place("core")) == read
+        assert write_at(here, f"- here {number}", read.updated_at) == "won"
+        assert write_at(there, f"- late {number}", read.updated_at) == "lost"
+
+
 @pytest.fixture
 def wire(
     seaweedfs: S3Server, prefix: str, monkeypatch: pytest.MonkeyPatch

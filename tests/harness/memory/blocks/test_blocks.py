@@ -182,20 +182,24 @@ def test_a_read_while_a_command_holds_the_workspace_returns_the_newest_revision(
 
 def test_recall_searches_archival_blocks_alone(harness: Harness, blocks: Blocks) -> None:
     records = harness.agents.create("records")
-    put(blocks, blocks.place("core"), "- Acme renewal is in the core")
-    put(blocks, blocks.place("archival"), "- tea is green\n- Acme renewal: the CFO wants options")
-    put(blocks, blocks.place("archival", agent="records"), "- Acme: legal approved the renewal")
-    mine = blocks.recall("Acme renewal")
-    assert mine[0].content == "- Acme renewal: the CFO wants options"
+    put(blocks, blocks.place("core"), "- Harbour lease is in the core")
+    put(
+        blocks,
+        blocks.place("archival"),
+        "- tea is green\n- Harbour lease: the lawyer wants options",
+    )
+    put(blocks, blocks.place("archival", agent="records"), "- Harbour: legal approved the renewal")
+    mine = blocks.recall("Harbour lease")
+    assert mine[0].content == "- Harbour lease: the lawyer wants options"
     assert all(line.place == blocks.place("archival") for line in mine)
     assert (mine[0].line_number, mine[0].place.path) == (2, "blocks/archival.md")
-    both = blocks.recall("Acme renewal", agent="records")
+    both = blocks.recall("Harbour lease", agent="records")
     assert {(line.place.scope, line.place.agent_id) for line in both} == {
         ("user", None),
         ("agent", records.id),
     }
     assert [line.score for line in both] == sorted((line.score for line in both), reverse=True)
-    assert len(blocks.recall("Acme renewal", agent="records", limit=1)) == 1
+    assert len(blocks.recall("Harbour lease", agent="records", limit=1)) == 1
 
 
 def test_recall_without_a_query_lists_the_lines_of_the_user_then_of_the_agent(

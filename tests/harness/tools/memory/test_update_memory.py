@@ -147,17 +147,17 @@ def test_recall_finds_archival_lines_with_private_off(
     asked: tuple[Harness, ScriptedModel],
 ) -> None:
     harness, model = asked
-    put(harness, "archival", "- Acme renewal: the CFO wants options")
-    put(harness, "archival", "- Acme: legal approved", "assistant")
+    put(harness, "archival", "- Harbour lease: the lawyer wants options")
+    put(harness, "archival", "- Harbour: legal approved", "assistant")
     harness.agents.create("other", workspaces=["notes"])
     for private in ("off", "ro"):
         harness.agents.patch("assistant", {"config": {"private": private}})
-        model.script((ToolCall("t1", "recall", {"query": "Acme renewal"}),), "done")
-        harness.run("What of Acme?")
+        model.script((ToolCall("t1", "recall", {"query": "Harbour lease"}),), "done")
+        harness.run("What of Harbour?")
         (result,) = [p for p in model.requests[-1].messages[-1].parts if isinstance(p, ToolResult)]
-        assert "the CFO wants options" in result.text
+        assert "the lawyer wants options" in result.text
         assert "legal approved" in result.text
-    model.script((ToolCall("t1", "recall", {"query": "Acme renewal"}),), "done")
-    harness.run("What of Acme?", agent="other")
+    model.script((ToolCall("t1", "recall", {"query": "Harbour lease"}),), "done")
+    harness.run("What of Harbour?", agent="other")
     (result,) = [p for p in model.requests[-1].messages[-1].parts if isinstance(p, ToolResult)]
     assert "legal approved" not in result.text

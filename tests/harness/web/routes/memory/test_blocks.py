@@ -40,11 +40,11 @@ def conflict(caller: Caller, method: str, path: str, **more: Any) -> Any:
 def test_a_block_is_created_read_replaced_and_deleted(acme: Caller) -> None:
     acme.refused(404, "GET", CORE)
     acme.refused(404, "DELETE", CORE)
-    made = put(acme, "- Prefers concise answers\n")
+    made = put(acme, "- Likes short answers\n")
     assert set(made) == set(BlockBody.model_fields)
     BlockBody.model_validate(made)
     assert (made["content"], made["scope"], made["agent_id"], made["block_type"]) == (
-        "- Prefers concise answers",
+        "- Likes short answers",
         "user",
         None,
         "core",
@@ -53,7 +53,7 @@ def test_a_block_is_created_read_replaced_and_deleted(acme: Caller) -> None:
     assert read.json() == made
     assert read.headers["etag"] == f'"{made["version"]}"'
     assert acme.get(BLOCKS) == [made]
-    replaced = put(acme, "- Prefers short answers", made["updated_at"])
+    replaced = put(acme, "- Likes long answers", made["updated_at"])
     assert replaced["updated_at"] > made["updated_at"]
     assert (replaced["id"], replaced["created_at"]) == (made["id"], made["created_at"])
     assert acme("DELETE", CORE).json() == {"deleted": True}
@@ -161,13 +161,16 @@ def test_blocks_of_another_user_or_account_do_not_exist(site: Site, acme: Caller
 def test_recall_finds_archival_lines(acme: Caller) -> None:
     agent = acme.agent("records")
     archival = f"{BLOCKS}/archival"
-    put(acme, "- Acme renewal: the CFO wants options\n- tea is green", path=archival)
+    put(acme, "- Harbour lease: the lawyer wants options\n- tea is green", path=archival)
     put(acme, "- Globex: legal approved", path=f"{archival}?agent_id={agent}")
-    put(acme, "- Acme is in the core")
-    body = {"query": "Acme renewal", "agent_id": "records", "limit": 10}
+    put(acme, "- Harbour is in the core")
+    body = {"query": "Harbour lease", "agent_id": "records", "limit": 10}
     first, *rest = acme.post("/api/v1/memory/recall", body, 200)
     BlockLineBody.model_validate(first)
-    assert (first["content"], first["line_number"]) == ("- Acme renewal: the CFO wants options", 1)
+    assert (first["content"], first["line_number"]) == (
+        "- Harbour lease: the lawyer wants options",
+        1,
+    )
     assert all(one["score"] <= first["score"] for one in rest)
     listed = acme.post("/api/v1/memory/recall", {"agent_id": agent}, 200)
     assert [one["scope"] for one in listed] == ["user", "user", "agent"]
@@ -179,17 +182,17 @@ def test_recall_finds_archival_lines(acme: Caller) -> None:
 def test_a_reminder_is_in_no_entry_and_no_event_of_the_stream(spoken: Site, puppet: Puppet) -> None:
     acme = spoken.account("acme")
     agent = acme.agent(memoryPolicy={"archival_mode": "auto"})
-    put(acme, "- Acme renewal: the CFO wants options", path=f"{BLOCKS}/archival")
-    body = {"message": "What of the Acme renewal?"}
+    put(acme, "- Harbour lease: the lawyer wants options", path=f"{BLOCKS}/archival")
+    body = {"message": "What of the Harbour lease?"}
     preview = acme.post(f"/v1/agents/{agent}/prompt-preview", body, 200)
     puppet.stops("noted")
-    done = taken(acme, agent, "e1", "What of the Acme renewal?")
-    assert "CFO" in puppet.is_asked()
+    done = taken(acme, agent, "e1", "What of the Harbour lease?")
+    assert "lawyer" in puppet.is_asked()
     conversation = done["conversationId"]
     (step,) = acme.get(f"/v1/conversations/{conversation}/receipts")["receipts"][0]["steps"]
     assert step["digest"] == preview["digest"]
-    assert "CFO" not in acme("GET", f"/v1/conversations/{conversation}/entries").text
-    assert "CFO" not in acme("GET", f"/v1/agents/{agent}/events/e1/stream").text
+    assert "lawyer" not in acme("GET", f"/v1/conversations/{conversation}/entries").text
+    assert "lawyer" not in acme("GET", f"/v1/agents/{agent}/events/e1/stream").text
     off = {**body, "memory_policy": {"archival_mode": "off"}}
     without = acme.post(f"/v1/agents/{agent}/prompt-preview", off, 200)
     assert without["digest"] != preview["digest"]
