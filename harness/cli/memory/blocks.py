@@ -34,7 +34,7 @@ block_app = typer.Typer(help="Memory blocks: core and archival.", no_args_is_hel
 TypeArgument = Annotated[
     Literal["core", "archival"], typer.Argument(help="core or archival.", metavar="BLOCK")
 ]
-AgentOption = Annotated[
+BlockAgentOption = Annotated[
     str | None,
     typer.Option("--agent", "-a", help="The block of you with this agent; default: your own."),
 ]
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 @block_app.command("list")
 def list_blocks(
-    agent: AgentOption = None, home: HomeOption = None, as_json: JsonOption = False
+    agent: BlockAgentOption = None, home: HomeOption = None, as_json: JsonOption = False
 ) -> None:
     """List the blocks that exist: your own, and those with each agent."""
     with opened(home, as_json=as_json) as harness:
@@ -70,7 +70,7 @@ def list_blocks(
 @block_app.command()
 def show(
     block: TypeArgument,
-    agent: AgentOption = None,
+    agent: BlockAgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +92,7 @@ def edit(
             "--text", "-t", help="The whole new text; - reads standard input. Default: your editor."
         ),
     ] = None,
-    agent: AgentOption = None,
+    agent: BlockAgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -121,7 +121,7 @@ def history(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="Largest number of revisions.")
     ] = 50,
-    agent: AgentOption = None,
+    agent: BlockAgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,7 +153,7 @@ def restore(
     revision: Annotated[
         str, typer.Argument(help="Id of a revision, as `harness block history` shows it.")
     ],
-    agent: AgentOption = None,
+    agent: BlockAgentOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
