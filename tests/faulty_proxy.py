@@ -75,6 +75,8 @@ class FaultyProxy(socketserver.ThreadingTCPServer):
         self.server = (address.hostname or "", address.port or 80)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.next_faults: list[Fault] = []
+        self.fault_at: tuple[str, str, Fault] | None = None
+        """A fault for the next request with this method and this text in its address."""
         self.carried: list[str] = []
         """The methods, in the order in which the server was done with them."""
         self.asked = 0
@@ -92,9 +94,13 @@ class FaultyProxy(socketserver.ThreadingTCPServer):
         with self._lock:
             self.under_way -= 1
 
-    def take(self) -> Fault:
+    def take(self, request: bytes) -> Fault:
+        method, _, rest = request.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         with self._lock:
             self.asked += 1
+            if self.fault_at and self.fault_at[0] == method and self.fault_at[1] in rest:
+                (_, _, fault), self.fault_at = self.fault_at, None
+                return fault
             return self.next_faults.pop(0) if self.next_faults else Carried()
 
 
@@ -119,7 +125,7 @@ class _Wire(socketserver.StreamRequestHandler):
         with suppress(OSError):  # a client that hangs up has seen enough
             request = self._request()
             if request:
-                self._answer(request, self.server.take())
+                self._answer(request, self.server.take(request))
 
     def _request(self) -> bytes:
         lines: list[bytes] = []
