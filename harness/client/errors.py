@@ -100,7 +100,7 @@ def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> ServerFa
         "status": status,
         "field": error.get("field"),
         "retry_after_s": retry_after_s,
-        "body": whole,
+        "body": whole or _NO_BODY,
     }
     return _failure(error["code"], error["message"], **facts)
 
