@@ -30,7 +30,7 @@ from workspaces.ids import looks_like_id
 from workspaces.localfs import valid_name
 from workspaces.localfs.archive import Archive
 from workspaces.search import date, exact, highlight, words
-from workspaces.search.unit import Unit, units
+from workspaces.search.unit import Unit, text_units, units
 from workspaces.storage.s3 import listing
 from workspaces.sync import history_head
 from workspaces.tree import conflict_copy, editor_files, merge, merge_marks
@@ -53,6 +53,11 @@ class Function:
 
 def _bytes(of: Callable[[bytes], object]) -> Callable[[str], object]:
     return lambda text: of(text.encode())
+
+
+def _split_fact(text: str) -> None:
+    for unit in text_units("facts/tea.md", text):
+        assert unit.text
 
 
 def _read_units(text: str) -> None:
@@ -162,6 +167,7 @@ FUNCTIONS: Sequence[Function] = (
     ),
     Function("fence.attribute", fence.attribute),
     Function("unit.units", _read_units),
+    Function("unit.text_units", _split_fact, (Hostile("---\nkey: ", "[", "\n---\nx\n"),)),
     Function("unit.Unit.subject", lambda text: Unit(1, text, ()).subject),
     Function("unit.Unit.asks", lambda text: Unit(1, text, ()).asks),
     Function("entry.entries", lambda text: memory_entry.entries(text.split("\n"))),

@@ -29,7 +29,7 @@ from workspaces.search.table import (
     texts_of,
     unpack_numbers,
 )
-from workspaces.search.unit import Unit, units
+from workspaces.search.unit import Unit, text_units
 from workspaces.search.words import STOP_WORDS, terms
 
 UNITS_KEPT = 1 << 14
@@ -71,7 +71,7 @@ class IndexBatch:
 
     def put(self, path: str, state: str, data: bytes) -> None:
         old = self.rows.get(path)
-        new = list(units(data.decode(errors="replace")))
+        new = list(text_units(path, data.decode(errors="replace")))
         if old is not None and len(new) + GAP_UNITS <= old.room:  # it fits into its range
             base, room = old.base, old.room
             same = self._count_unchanged(old, new)

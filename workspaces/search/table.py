@@ -13,7 +13,7 @@ from pathlib import Path
 
 from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 
-FORMAT = 1
+FORMAT = 2
 """Version of the tables and of the splitting of texts into words. Another version rebuilds the tables."""
 
 WAIT_S = 30.0

@@ -1,14 +1,19 @@
 """Split a text into units, which recall finds: a line, or a list item with the lines that continue it.
 
-Units depend on the text alone. This module does not know whether the text is a file or an entry of a
-transcript. Sections are runs of units under one heading.
+Units depend on the text and its name alone. This module does not know whether the text is a file or an entry
+of a transcript. Sections are runs of units under one heading.
+
+A fact, `facts/<name>.md`, is one unit: its key and its body. Its front matter holds no units.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from workspaces import plain_yaml
+from workspaces.errors import Failure
 
 _HEADING_MARK = re.compile(r" {0,3}(#{1,6})\s+")
 _ITEM = re.compile(r"(\s*)(?:[-*+•]|\d{1,9}[.)])(\s+|$)")
@@ -26,6 +31,16 @@ LABEL_WORDS_MAX = 6
 
 LABEL_CHARACTERS_MAX = 61
 """Characters of a label: the same limit for a script without spaces."""
+
+FACT_CHARACTERS_MAX = 2_000
+"""Characters of a fact's body that is one unit: the most that a fact may have. A longer body is split."""
+
+KEY_LINE_CHARACTERS_MAX = 2_000
+"""Characters of the line that holds a fact's key. 255 characters, written as escapes, fit into it."""
+
+_FACT = re.compile(r"facts/([^/]+)\.md")
+_FRONT = "---"
+_KEY = "key:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,42 @@ class Unit:
         """Return True if the unit has a question mark and no word follows its last one."""
         mark = max(map(self.text.rfind, _QUESTION_MARKS))
         return mark >= 0 and _WORD_CHARACTER.search(self.text, mark) is None
+
+
+def text_units(name: str, text: str) -> Iterator[Unit]:
+    """Yield the units of a text with this name."""
+    fact = _FACT.fullmatch(name)
+    return units(text) if fact is None else _fact_units(fact[1], text)
+
+
+def _fact_units(stem: str, text: str) -> Iterator[Unit]:
+    """Yield the unit of a fact. It begins at the first line of the body that is not blank."""
+    lines = text.split("\n")
+    start, key = 0, stem
+    if lines[0].rstrip() == _FRONT:
+        end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == _FRONT), None)
+        if end is not None:  # without an end it is no front matter
+            start, key = end + 1, _key(lines[1:end]) or stem
+    while start < len(lines) and not lines[start].strip():
+        start += 1
+    body = "\n".join(line.rstrip() for line in lines[start:]).rstrip()
+    if len(body) > FACT_CHARACTERS_MAX:  # more than a fact may have: the key is the heading
+        for unit in units(body):
+            yield replace(unit, line=start + unit.line, headings=(key, *unit.headings))
+    elif body:
+        yield Unit(start + 1, f"{key}: {body}", ())
+
+
+def _key(front: list[str]) -> str | None:
+    """Return the key in the lines of a front matter. Only its own line is read: a key has no line break."""
+    line = next((line for line in front if line.startswith(_KEY)), None)
+    if line is None or len(line) > KEY_LINE_CHARACTERS_MAX:
+        return None
+    try:
+        key = plain_yaml.load(line, name=_KEY).get("key")
+    except Failure:
+        return None
+    return key if isinstance(key, str) and "\n" not in key else None
 
 
 def units(text: str) -> Iterator[Unit]:

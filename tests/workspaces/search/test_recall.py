@@ -102,6 +102,24 @@ def test_a_list_item_is_as_new_as_its_newest_line(workspace: Workspace) -> None:
     assert (line.author, line.content) == ("caller", "- tea\n  black")
 
 
+def test_a_fact_is_found_by_its_key_and_its_front_matter_is_no_hit(
+    workspace: Workspace, root: Path
+) -> None:
+    for n in range(10):
+        text = f"---\nkey: fact {n}\npinned: true\nimportance: 80\n---\nSays {n} things.\n"
+        workspace.write(f"facts/f-{n}.md", text, by=CALLER)
+    fact = "---\nkey: coffee machine\npinned: true\n---\nDescale it monthly,\nwith vinegar.\n"
+    workspace.write("facts/coffee-1.md", fact, by=AGENT)
+    (hit, *_) = workspace.recall.find("where is the coffee machine?")
+    assert (hit.path, hit.line_number) == ("facts/coffee-1.md", 5)
+    assert hit.content == "coffee machine: Descale it monthly,\nwith vinegar."
+    assert hit.author == AGENT.name
+    assert found(workspace, "pinned importance true 80") == []
+    (root / "facts/coffee-1.md").write_text(fact.replace("coffee", "tea"))
+    assert found(workspace, "tea machine") == [("facts/coffee-1.md", 5)]
+    assert found(workspace, "things", limit=100)[0][1] == 6
+
+
 def test_a_scope_limits_recall_by_path_and_kind(workspace: Workspace) -> None:
     paths = ["MEMORY.md", "notes/a.md", "notes/deep/b.md", "facts/c.md", "blocks/core.md", "x.md"]
     for path in paths:

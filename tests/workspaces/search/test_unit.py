@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspaces.search.unit import Unit, units
+from workspaces.search.unit import Unit, text_units, units
 
 
 def lines(text: str) -> list[tuple[int, str]]:
@@ -91,3 +91,49 @@ def test_a_line_that_ends_with_a_question_mark_is_a_question(line: str) -> None:
 def test_a_heading_excludes_its_closing_marks(line: str, title: str) -> None:
     unit = next(units(f"{line}\nbelow"))
     assert (unit.is_heading, unit.headings) == (True, (title,))
+
+
+FACT = "---\nkey: {key}\npinned: true\n---\n\nWith npm run deploy,\n  from the root.\n\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("deploy-cmd", "deploy-cmd"),
+        ('"auto:the: \\u00e4 \\"cmd\\""', 'auto:the: ä "cmd"'),
+        ("'it''s'", "it's"),
+        ("deploy # by hand", "deploy"),
+        ("[a", "tea"),
+        ("[a, b]", "tea"),
+        ('"a\\nb"', "tea"),
+        ("", "tea"),
+        ("x" * 3000, "tea"),
+    ],
+)
+def test_a_fact_is_one_unit_of_its_key_and_its_body(key: str, said: str) -> None:
+    (unit,) = text_units("facts/tea.md", FACT.format(key=key))
+    assert unit == Unit(6, f"{said}: With npm run deploy,\n  from the root.", ())
+
+
+def test_a_fact_without_front_matter_has_the_name_of_its_file_as_key() -> None:
+    (unit,) = text_units("facts/tea-time.md", "# Five o'clock\n")
+    assert unit == Unit(1, "tea-time: # Five o'clock", ())
+    (unit,) = text_units("facts/open.md", "---\nkey: a\nno end\n")
+    assert unit == Unit(1, "open: ---\nkey: a\nno end", ())
+
+
+def test_a_body_longer_than_a_fact_is_split_below_its_key() -> None:
+    lines = "\n".join(f"- line {n:05}" for n in range(200))
+    found = list(text_units("facts/long.md", f"---\nkey: a b\npinned: true\n---\n{lines}\n"))
+    assert [unit.line for unit in found] == list(range(5, 205))
+    assert {unit.headings for unit in found} == {("a b",)}
+
+
+def test_only_files_directly_in_the_folder_of_facts_are_facts() -> None:
+    text = FACT.format(key="a")
+    for name in ("facts/deep/tea.md", "notes/tea.md", "facts.md"):
+        assert next(iter(text_units(name, text))).text == "key: a"
+
+
+def test_a_fact_that_says_nothing_has_no_unit() -> None:
+    assert list(text_units("facts/tea.md", "---\nkey: a\n---\n\n \n")) == []
