@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import EventQueue
+from harness.conversations.event_queue import AlsoWritten, EventQueue, QueueChange, nothing_also
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
 from harness.messages.event import Approval, Event
 from harness.messages.message import Message, ToolCall
@@ -230,9 +230,10 @@ class Forgetful(EventQueue):
         lease: Lease,
         *,
         is_last: bool = False,
+        also: AlsoWritten = nothing_also,
     ) -> None:
         head = replace(self._queue(conversation).head(), running=None)
-        self._complete(conversation, None, head, (), lease)
+        self._complete(conversation, QueueChange(None, head, (), also), lease)
 
 
 class Deaf(EventQueue):
