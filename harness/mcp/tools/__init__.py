@@ -9,6 +9,7 @@ from harness.mcp.tools.history.recall_at import RECALL_AT
 from harness.mcp.tools.history.whats_new import WHATS_NEW
 from harness.mcp.tools.history.when_did import WHEN_DID
 from harness.mcp.tools.history.why import WHY
+from harness.mcp.tools.memory.decisions import GET_MY_DECISIONS
 from harness.mcp.tools.memory.facts import DELETE_FACT, LIST_FACTS, PUT_FACT
 
 TOOLS: tuple[AnyMcpTool, ...] = (
@@ -25,4 +26,5 @@ TOOLS: tuple[AnyMcpTool, ...] = (
     LIST_FACTS,
     PUT_FACT,
     DELETE_FACT,
+    GET_MY_DECISIONS,
 )

@@ -66,12 +66,21 @@ RIGHT: dict[str, dict[str, Any]] = {
     "list_facts": {"source": "manual"},
     "put_fact": {"key": "deploy-day", "value": "Thursday"},
     "delete_fact": {"fact": "deploy-day"},
+    "get_my_decisions": {"agent_id": "assistant"},
 }
 """One right call of each tool, on a workspace that has notes/tea.md and notes/edited.md."""
 
+WITHOUT_WORKSPACE = {"get_my_decisions"}
 WRITING = {"write", "edit", "put_fact", "delete_fact"}
 
 FILES = {"notes/tea.md": "- drinks green tea\n", "notes/edited.md": "- old\n"}
+
+
+def at(workspace: str, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the workspace, if the tool has one and there are any."""
+    if not arguments or tool in WITHOUT_WORKSPACE:
+        return arguments
+    return {**arguments, "workspace": workspace}
 
 
 def wrong(name: str) -> list[dict[str, Any]]:
@@ -100,13 +109,13 @@ def test_every_tool_answers_a_right_call_and_refuses_five_wrong_ones(
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(tools) == set(RIGHT)
             for tool, arguments in RIGHT.items():
-                answer = await client.call_tool(tool, {**arguments, "workspace": name})
+                answer = await client.call_tool(tool, at(name, tool, arguments))
                 # the client has checked the structured content against the output schema
                 assert not answer.is_error, (tool, text_of(answer))
                 assert answer.structured_content, tool
                 assert text_of(answer).startswith(f'<memory tool="{tool}">\n')
                 for bad in wrong(tool):
-                    stated = bad if "workspace" in bad or not bad else {**bad, "workspace": name}
+                    stated = bad if "workspace" in bad else at(name, tool, bad)
                     refused = await client.call_tool(tool, stated)
                     assert refused.is_error, (tool, stated)
                     assert refused.structured_content is None
@@ -556,6 +565,9 @@ def test_a_users_key_reaches_only_the_users_own_workspace(place: Place) -> None:
                     refused = await client.call_tool(tool, arguments)
                     assert refused.is_error, (tool, reference)
                     assert "secret" not in text_of(refused)
+            decisions = await client.call_tool("get_my_decisions", {"agent_id": "assistant"})
+            assert decisions.is_error
+            assert "owner" in text_of(decisions)
             uris = [one.uri for one in (await client.list_resources()).resources]
             assert [uri for uri in uris if uri.startswith("memory://")] == [
                 f"memory://user%3A{user['id']}/notes/mine.md"
