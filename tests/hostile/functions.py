@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
 from harness.integrations import import_notes, json_edit, line_union
+from harness.memorize.local import local_message, transcript_file
 from harness.memory import secrets, similar
 from harness.memory.blocks import block, condition, core_blocks, line_edit
 from harness.memory.decisions import decision, result_card
@@ -192,6 +193,8 @@ FUNCTIONS: Sequence[Function] = (
             Hostile("", "basic ", ""),
         ),
     ),
+    Function("transcript_file.parsed_event", _bytes(transcript_file.parsed_event), JSON),
+    Function("local_message.shown_title", local_message.shown_title),
     Function("similar.word_set", similar.word_set),
     Function("result_card.card_of", lambda text: result_card.card_of(text, "card"), YAML),
     Function("decision.decision_of", lambda text: decision.decision_of(text, "decision"), FRONT),

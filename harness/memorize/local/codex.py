@@ -9,6 +9,7 @@ developers say, is not shown.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -102,10 +103,11 @@ def rollouts(root: Path) -> list[Rollout]:
     """Return the rollouts below a Codex directory. Of a plain file and its compressed copy, the plain one."""
     found: dict[str, Rollout] = {}
     for folder, is_archived in (("sessions", False), ("archived_sessions", True)):
-        for file in sorted((root / folder).rglob("rollout-*.jsonl*")):
-            if (name := _NAME.fullmatch(file.name)) is not None and file.is_file():
-                plain = file.name.removesuffix(".zst")  # .jsonl comes before .jsonl.zst
-                found.setdefault(plain, Rollout(file, name[1], name[2] or name[1], is_archived))
+        for path in sorted(_files(root / folder)):
+            name = path.rpartition(os.sep)[2]
+            if (ids := _NAME.fullmatch(name)) is not None:
+                plain = name.removesuffix(".zst")  # .jsonl comes before .jsonl.zst
+                found.setdefault(plain, Rollout(Path(path), ids[1], ids[2] or ids[1], is_archived))
     return list(found.values())
 
 
@@ -259,6 +261,13 @@ def _said(payload: Mapping[str, Any], at: str | None) -> SaidPart | None:
     if _REQUEST in text:  # an editor puts what is open before it
         text = text.partition(_REQUEST)[2].strip()
     return SaidPart("user", "message", text_in(payload, "id"), at, text) if text.strip() else None
+
+
+def _files(directory: Path) -> Iterator[str]:
+    """Yield the paths of the files below a directory, without asking for each file's state."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            yield f"{folder}{os.sep}{name}"
 
 
 def _content(value: object) -> str:

@@ -80,7 +80,7 @@ class _Source:
     """True if a session of Claude Desktop shows it in a list already."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LocalConversations:
     """The conversations below some directories. Threads may share one: at worst a file is read twice."""
 

@@ -69,11 +69,10 @@ class SaidPart:
 
     def message(self, position: int, raw_index: int) -> LocalMessage:
         """Return the message without secrets, cut to what is shown."""
-        text = self.text
+        text = redact(self.text)[0]  # first, so that no cut leaves a half of a secret
         if len(text) > MESSAGE_CHARACTERS_MAX:
             count = len(text) - MESSAGE_CHARACTERS_MAX
             text = f"{text[:MESSAGE_CHARACTERS_MAX]}\n[{count:,} more characters]"
-        text = redact(text)[0]
         return LocalMessage(
             position,
             self.role,

@@ -6,6 +6,7 @@ import pytest
 import zstandard
 
 from harness.memorize.local.local_conversations import LocalConversations, TranscriptRoots
+from harness.memorize.local.local_message import MESSAGE_CHARACTERS_MAX
 from harness.memorize.local.transcript_file import LINE_BYTES_MAX
 from tests.harness.memorize.local.transcripts import (
     OTHER,
@@ -242,3 +243,15 @@ def test_messages_hold_no_secret(tmp_path: Path, local: LocalConversations) -> N
     write(rollout(tmp_path, THREAD), meta(), codex_said("user", f"Use {key} there."))
     assert [one[3] for one in said(local)] == ["Use [redacted: GitHub token] there."]
     assert [one.title for one in local.list()] == ["Use [redacted: GitHub token] there."]
+
+
+def test_a_long_message_is_cut_behind_its_secrets(
+    tmp_path: Path, local: LocalConversations
+) -> None:
+    key = "ghp_" + "aB3" * 12
+    text = "a " * (MESSAGE_CHARACTERS_MAX // 2 - 10) + key + " b" * 100
+    write(rollout(tmp_path, THREAD), meta(), codex_said("user", text))
+    shown = said(local)[0][3]
+    assert "ghp_" not in shown
+    assert shown.endswith(" more characters]")
+    assert len(shown) < MESSAGE_CHARACTERS_MAX + 100
