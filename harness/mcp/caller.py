@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import PrincipalServices
+from harness.memorize.local.local_conversations import LocalConversations, TranscriptRoots
 from harness.sandboxes.record import SandboxConfig, SandboxRecord
 from harness.tools.tool_context import ToolContext
 from workspaces.errors import Forbidden, NotFound, Refused
@@ -22,6 +23,9 @@ READING = SandboxRecord.model_construct(id="", name="", config=SandboxConfig())
 """The limits of a search, where the account has no sandbox of the name `default`."""
 
 
+NO_CONVERSATIONS = LocalConversations(TranscriptRoots())
+
+
 @dataclass(frozen=True, slots=True)
 class McpCaller:
     services: PrincipalServices
@@ -29,6 +33,8 @@ class McpCaller:
     """Name or id of the workspace to use if a call names none. None: the home's, or the user's own."""
     default_agent: str | None = None
     """Name or id of the agent to use if a call names none."""
+    local_conversations: LocalConversations = NO_CONVERSATIONS
+    """The conversations of other agents that the caller may read: none over HTTP."""
     client: str = ""
     """Name and version of the client program, for the history."""
 

@@ -10,6 +10,8 @@ from mcp.server.stdio import stdio_server
 
 from harness.mcp.caller import McpCaller
 from harness.mcp.server import McpServer
+from harness.mcp.tools import TOOLS
+from harness.mcp.tools.local import LOCAL_TOOLS
 
 
 def serve(caller: McpCaller) -> None:
@@ -21,6 +23,6 @@ async def _serve(caller: McpCaller) -> None:
     async def the_caller(_: ServerRequestContext[Any, Any]) -> McpCaller:
         return caller
 
-    server = McpServer(the_caller, has_connections=True).server
+    server = McpServer(the_caller, has_connections=True, tools=(*TOOLS, *LOCAL_TOOLS)).server
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())

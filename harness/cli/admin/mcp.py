@@ -52,11 +52,14 @@ def mcp(
         return
     from harness.mcp.caller import McpCaller
     from harness.mcp.stdio import serve
+    from harness.memorize.local.local_conversations import local_conversations
 
     with opened(home) as harness:
         if workspace is not None:
             harness.workspaces.record(workspace)  # a wrong name is refused now, not at each call
-        serve(McpCaller(harness.rooms, workspace, os.environ.get(AGENT) or None))
+        local = local_conversations(harness.settings)
+        agent = os.environ.get(AGENT) or None
+        serve(McpCaller(harness.rooms, workspace, agent, local_conversations=local))
 
 
 @group.command()
