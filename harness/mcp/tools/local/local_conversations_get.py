@@ -21,7 +21,7 @@ class LocalConversationsGetArguments(ToolInput):
     limit: Annotated[int, Field(ge=1, le=200)] = 20
 
 
-class ShownMessage(ToolOutput):
+class LocalMessageOutput(ToolOutput):
     position: int
     role: str
     type: str
@@ -33,7 +33,7 @@ class ShownMessage(ToolOutput):
 
 class LocalConversationsGetOutput(ToolOutput):
     conversation: ListedConversation
-    messages: list[ShownMessage]
+    messages: list[LocalMessageOutput]
     total: int
     """Messages in the whole conversation."""
     left_out: int
@@ -44,7 +44,7 @@ def _get(arguments: LocalConversationsGetArguments, call: McpCall) -> LocalConve
     read = call.caller.local_conversations.get(
         arguments.id, around=arguments.around, limit=arguments.limit
     )
-    messages = [ShownMessage.model_validate(one.as_json()) for one in read.messages]
+    messages = [LocalMessageOutput.model_validate(one.as_json()) for one in read.messages]
     centre = arguments.around or read.total
     nearest = fitting(sorted(messages, key=lambda one: abs(one.position - centre)))
     return LocalConversationsGetOutput(
