@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
-from harness.integrations import import_notes, json_edit, line_union
+from harness.integrations import fact_rows, import_notes, json_edit, line_union
 from harness.memorize.local import local_message, transcript_file
 from harness.memory import secrets, similar
 from harness.memory.blocks import block, condition, core_blocks, line_edit
@@ -251,6 +251,7 @@ FUNCTIONS: Sequence[Function] = (
     ),
     Function("source.body_of", _bytes(lambda data: source.body_of("x.md", data)), FACT_FILES),
     Function("fact.canonical_path", lambda text: fact.canonical_path(fact.check_key(text[:255]))),
+    Function("fact_rows.looks_like_rows", _bytes(fact_rows.looks_like_rows), JSON),
     Function("fact_file.read_fact", _bytes(_read_fact), FACT_FILES, False),
     Function("fact_file.put_back", _bytes(_put_back), FACT_FILES, False),
     Function("plain_yaml.load", lambda text: plain_yaml.load(text, name="x.yaml"), YAML, False),

@@ -47,8 +47,15 @@ def import_(
         ),
     ] = None,
     kind: Annotated[
-        Literal["files", "project", "claude-memory", "obsidian"] | None,
-        typer.Option("--as", help="Kind of the source; default: recognised by its files."),
+        Literal["files", "project", "claude-memory", "obsidian", "manual", "auto"] | None,
+        typer.Option(
+            "--as",
+            help="Kind of the source; default: recognised by its files. `manual` and `auto` are rows of a"
+            " JSON export, as facts of a person or of a model.",
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="Import rows as facts of this agent.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and change nothing.")
@@ -63,10 +70,31 @@ def import_(
     the notes. From any other source, it imports every file under its path. No file is overwritten: MEMORY.md
     and TASKS.md receive their new lines, and another file whose name is taken gets a new name. Links are not
     followed. The command reports renamed and skipped files.
+
+    A JSON export of rows becomes facts. All rows are imported, or none: each refused row is named.
     """
+    from harness.cli.files.import_rows import import_rows, is_rows
     from harness.integrations.import_notes import plan_import
+    from workspaces.errors import Refused
 
     with opened(home, as_json=as_json) as harness:
+        if kind is None and (agent or is_rows(source)):
+            kind = "manual"
+        if kind == "manual" or kind == "auto":
+            if agent is not None and workspace is not None:
+                raise Refused("--agent", agent, "cannot be combined with --workspace")
+            import_rows(
+                harness,
+                source,
+                workspace or harness.settings.default_workspace,
+                agent=agent,
+                row_source=kind,
+                dry_run=dry_run,
+                as_json=as_json,
+            )
+            return
+        if agent is not None:
+            raise Refused("--agent", agent, f"cannot be combined with --as {kind}")
         place = harness.workspaces.get(workspace or harness.settings.default_workspace)
         place.commit_edits()
         plan = plan_import(source, place, kind)

@@ -6,12 +6,14 @@ version that came first. So two keys, or a person's edit and a row's change, are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Literal, TypeVar
 
 from harness.memory.facts.fact import (
+    DIRECTORY,
     Fact,
     FactOrder,
     FactScopeName,
@@ -28,9 +30,10 @@ from harness.memory.facts.fact_index import FactIndexes, FactList
 from harness.memory.similar import Match, Similar
 from workspaces.durability import HERE, Durable
 from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.history.revert import Files
 from workspaces.history.source import Source, source_by
 from workspaces.ids import AgentId, Version, WorkspaceId, version_of
-from workspaces.paths import WorkspacePath
+from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision
 from workspaces.workspace.decided_files import VersionCheck
@@ -75,6 +78,29 @@ class FactChange:
     importance: int | None = None
     adopts: bool = False
     """The caller says that the source is manual, and so takes over what a model wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactEntry:
+    """A fact to set among others. None leaves the pin or the importance of a fact that exists."""
+
+    key: str
+    value: str
+    pinned: bool | None = None
+    importance: int | None = None
+
+
+def check_entry(entry: FactEntry) -> FactEntry:
+    """Return the entry as it is stored.
+
+    Raises: Refused, OverLimit.
+    """
+    value, importance = check_value(entry.value), _importance(entry.importance)
+    return replace(entry, key=check_key(entry.key), value=value, importance=importance)
+
+
+FactFate = Literal["new", "changed", "same", "kept"]
+"""What became of an entry. Kept: the fact is a person's, and the entry is a model's."""
 
 
 class Facts:
@@ -151,6 +177,61 @@ class Facts:
             return self._edit(workspace, path, _Edit(key, change, may_create=True), by, check)
 
         return self._repeat(key, put, create=True)
+
+    def put_all(
+        self, entries: Sequence[FactEntry], *, by: Author, dry_run: bool = False
+    ) -> Sequence[FactFate]:
+        """Set facts with different keys as one revision, and say what became of each. Values of a writer who
+        is no person leave a person's facts as they are; their pins and importances are a second revision, by
+        the author of this view.
+
+        Raises: Refused or OverLimit for an entry that is no fact, before anything is written; WorkspaceBusy.
+        """
+        checked = [check_entry(entry) for entry in entries]
+        is_person = source_by(by.source) == "manual"
+        workspace = self._open(not dry_run)
+        if workspace is None:  # nothing is there, and a trial makes nothing
+            return ["new" for _ in checked]
+        for _ in range(TRIES_MAX):
+            batch = _Batch(
+                self._committed(workspace), workspace, checked, keeps_manual=not is_person
+            )
+            if dry_run:
+                return batch.fates()
+            with suppress(_Moved, AlreadyExists):
+                fates = batch.fates()
+                workspace.change(list(batch.edits), batch.content, by=by)
+                break
+        else:
+            raise Unavailable("the facts", "they change faster than they can be written")
+        written = [entry for entry, fate in zip(checked, fates, strict=True) if fate != "kept"]
+        for entry in written:
+            if is_person:
+                self._adopt(workspace, entry.key, by)
+        if not is_person:
+            self._weigh(workspace, written)
+        return fates
+
+    def _adopt(self, workspace: Workspace, key: str, by: Author) -> None:
+        """Make a fact a person's that a model wrote and that already says what the person says."""
+        fact = self._indexes.of(workspace).facts().by_key.get(key)
+        if fact is not None and fact.source != "manual":
+            with suppress(Conflict, NotFound):  # somebody has just changed it, and stands for that
+                workspace.adopt(fact.path, by=by, expect=fact.version)
+
+    def _weigh(self, workspace: Workspace, entries: Sequence[FactEntry]) -> None:
+        """Set pins and importances, which only a person sets."""
+        for _ in range(TRIES_MAX):
+            facts = self._committed(workspace)
+            edits = {
+                known.path: _Edit(entry.key, FactChange(None, entry.pinned, entry.importance))
+                for entry in entries
+                if (known := facts.by_key.get(entry.key)) is not None
+            }
+            with suppress(_Moved):
+                workspace.change(list(edits), partial(_contents, edits), by=self._author)
+                return
+        raise Unavailable("the facts", "they change faster than they can be written")
 
     def change(
         self,
@@ -324,6 +405,67 @@ class _Edit:
         return write_fact(before, key=self.key, value=value, pinned=pinned, importance=importance)
 
 
+class _Batch:
+    """The edits of several facts' files, decided on one list of facts."""
+
+    def __init__(
+        self,
+        facts: FactList,
+        workspace: Workspace,
+        entries: Sequence[FactEntry],
+        *,
+        keeps_manual: bool,
+    ) -> None:
+        self.edits: dict[WorkspacePath, _Edit] = {}
+        self._new: set[WorkspacePath] = set()
+        self._fates: list[FactFate] = []
+        taken = {folded(path) for path in workspace.scan().files}
+        for entry in entries:
+            known = facts.by_key.get(entry.key)
+            if known is not None and keeps_manual and known.source == "manual":
+                self._fates.append("kept")
+                continue
+            pinned, importance = (None, None) if keeps_manual else (entry.pinned, entry.importance)
+            change = FactChange(entry.value, pinned, importance, adopts=True)
+            if known is None:
+                path = canonical_path(entry.key)
+                if folded(path) in taken:
+                    path = hashed_path(entry.key)
+                if folded(path) in taken:
+                    raise _no_room(entry.key, path)
+                taken.add(folded(path))
+                self._new.add(path)
+                self.edits[path] = _Edit(entry.key, change, may_create=True)
+                self._fates.append("new")
+            else:
+                self.edits[known.path] = _Edit(entry.key, change, seen=known.version)
+                wanted = (
+                    entry.value,
+                    known.pinned if entry.pinned is None else entry.pinned,
+                    known.importance if entry.importance is None else entry.importance,
+                )
+                is_same = wanted == (known.value, known.pinned, known.importance)
+                is_same = is_same and (keeps_manual or known.source == "manual")
+                self._fates.append("same" if is_same else "changed")
+
+    def fates(self) -> Sequence[FactFate]:
+        return self._fates
+
+    def content(self, now: Files) -> Files:
+        """Return the new bytes of the files that change.
+
+        Raises: _Moved if a file is another one than was read.
+        """
+        if any(now[path] is not None for path in self._new):
+            raise _Moved(DIRECTORY)
+        return _contents(self.edits, now)
+
+
+def _contents(edits: Mapping[WorkspacePath, _Edit], now: Files) -> Files:
+    after = {path: edits[path].content(path, before) for path, before in now.items()}
+    return {path: data for path, data in after.items() if data != now[path]}
+
+
 class _Moved(Exception):
     """The file does not hold the fact any more, or another one than was read."""
 
@@ -383,10 +525,14 @@ def _free_path(workspace: Workspace, key: str) -> WorkspacePath:
         return path
     other = hashed_path(key)
     if other == path or _is_taken(workspace, other):
-        raise Refused(
-            "key", key, f"cannot be stored: {path} is another file", remedy="rename that file"
-        )
+        raise _no_room(key, path)
     return other
+
+
+def _no_room(key: str, path: WorkspacePath) -> Refused:
+    return Refused(
+        "key", key, f"cannot be stored: {path} is another file", remedy="rename that file"
+    )
 
 
 def _is_taken(workspace: Workspace, path: WorkspacePath) -> bool:
