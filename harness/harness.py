@@ -59,7 +59,7 @@ from harness.turns.dispatcher import Dispatcher
 from harness.turns.explanation import Explanation, explain
 from harness.turns.manual_loop import ManualLoop
 from harness.turns.preview import preview
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.home.workspaces import Workspaces

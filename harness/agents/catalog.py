@@ -16,8 +16,9 @@ from harness.agents.mounts import (
 from harness.agents.record import AGENTS, AgentRecord, MountConfig
 from harness.messages.client_tool import check_names
 from harness.sandboxes.record import SandboxRecord
-from workspaces.accounts.account import Principal
-from workspaces.accounts.record_catalog import Catalog, partition_of
+from workspaces.accounts.principal import Principal
+from workspaces.accounts.record_catalog import Catalog
+from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.home.workspaces import (

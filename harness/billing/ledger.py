@@ -34,7 +34,7 @@ from typing import Literal, assert_never
 
 from harness.billing.price import NANODOLLARS, Prices
 from harness.messages.model_request import NO_USAGE, CommitPuts, Usage, usage_of
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Failure, Forbidden, Refused, Unavailable

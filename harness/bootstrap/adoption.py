@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.bootstrap.composition import Application, wire
 from harness.runtime.settings import read_settings
 from workspaces.accounts.account import AccountRecord
-from workspaces.accounts.record_catalog import partition_of
+from workspaces.accounts.stored_items import partition_of
 from workspaces.accounts.user import Users
 from workspaces.clock import SystemClock
 from workspaces.errors import AlreadyExists, Busy, Failure, NotFound, Refused, Unavailable

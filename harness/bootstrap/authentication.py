@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from harness.bootstrap.browser_session import BrowserSessions, SecretKind
 from harness.bootstrap.composition import Application
-from workspaces.accounts.account import AccountRecord, Principal
+from workspaces.accounts.account import AccountRecord
 from workspaces.accounts.key import (
     SECRET_BYTES,
     KeyOwner,
@@ -33,6 +33,7 @@ from workspaces.accounts.key import (
     owner_of_key,
     owner_of_key_hash,
 )
+from workspaces.accounts.principal import Principal
 from workspaces.accounts.user import Users
 from workspaces.errors import Forbidden, NotFound, Unauthorized, Unavailable
 from workspaces.home.layout import Home

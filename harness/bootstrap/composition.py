@@ -75,9 +75,11 @@ from harness.tools.stored_results import StoredResults
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher
-from workspaces.accounts.account import Accounts, OwnAccount, Principal
+from workspaces.accounts.account import Accounts, OwnAccount
 from workspaces.accounts.key import Keys
-from workspaces.accounts.record_catalog import Catalog, partition_of
+from workspaces.accounts.principal import Principal
+from workspaces.accounts.record_catalog import Catalog
+from workspaces.accounts.stored_items import partition_of
 from workspaces.accounts.user import Users
 from workspaces.clock import Clock, clock_ahead
 from workspaces.coordination.claim import Claims

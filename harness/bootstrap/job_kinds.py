@@ -19,7 +19,7 @@ from harness.runs.scheduler import SCHEDULE, Scheduler
 from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.fair_share import take_share_of
 from harness.turns.dispatcher import Dispatcher
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.home.workspaces import Workspaces

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from harness.bootstrap.composition import Application
 from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.json_log import event
-from workspaces.accounts.account import DEFAULT_ACCOUNT
+from workspaces.accounts.principal import DEFAULT_ACCOUNT
 from workspaces.clock import Clock
 from workspaces.errors import Failure
 

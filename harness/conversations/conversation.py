@@ -29,7 +29,7 @@ from harness.prompts.prompt_log import PromptLog
 from harness.tools.stored_results import StoredResults
 from harness.transcripts.session import Session, new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.coordination.lease import Lease, Leases

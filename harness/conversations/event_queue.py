@@ -60,7 +60,7 @@ from harness.conversations.queued_event import (
 from harness.jobs.job import Job, Jobs, wish_key
 from harness.messages.event import SHARED_KEY, Event, body_hash_of
 from harness.transcripts.outcome import Ending
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.coordination.claim import Claim, Claims
 from workspaces.coordination.lease import Bid, Lease, Leases

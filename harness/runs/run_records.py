@@ -19,7 +19,7 @@ from datetime import timedelta
 from harness.jobs.job import Job, Jobs
 from harness.runs.run import Run, run_of
 from harness.transcripts.large_values import LargeValues
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import NotFound

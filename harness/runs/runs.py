@@ -25,7 +25,7 @@ from harness.runs.run import Run, RunError, RunSource, StopRequest, refused
 from harness.runs.run_records import LOOK_AFTER_S, RunRecords
 from harness.runtime.async_bridge import run_in_thread
 from harness.turns.dispatcher import Dispatcher
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import (
     AgentRunning,

@@ -27,7 +27,7 @@ from harness.runs.run import RunError
 from harness.runs.run_records import RunRecords
 from harness.runs.runs import Runs
 from harness.runtime.async_bridge import run_in_new_thread
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.ids import ID_HEX_DIGITS, AgentId, RunId

@@ -19,8 +19,9 @@ from harness.billing.ledger import Ledger
 from harness.billing.limits import AccountLimiter
 from harness.conversations.conversation import Conversations
 from harness.sandboxes.record import SandboxRecord
-from workspaces.accounts.account import AccountRecord, Accounts, Principal
+from workspaces.accounts.account import AccountRecord, Accounts
 from workspaces.accounts.key import Keys
+from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.user import Users
 from workspaces.clock import Clock

@@ -20,7 +20,8 @@ from harness.agents.record import AgentRecord
 from harness.sandboxes.record import SandboxRecord
 from harness.sync.record_deletion import RecordDeletion
 from harness.sync.registry_sync import RecordAdapter
-from workspaces.accounts.account import Accounts, Principal
+from workspaces.accounts.account import Accounts
+from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.user import Users
 from workspaces.errors import AlreadyExists, NotFound, Refused

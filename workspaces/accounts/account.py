@@ -1,33 +1,25 @@
-"""Accounts, and the principal on whose behalf each operation runs.
-
-The principal determines the namespace of every file and the partition of every record. A path or a field
-of a request never does. So a request has no way to name another account's storage.
-"""
+"""Accounts, their configuration and their owners."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
-from workspaces.accounts.user import UserRecord, Users
+from workspaces.accounts.principal import DEFAULT_ACCOUNT, PARTITION, Person, Principal
+from workspaces.accounts.record_catalog import Catalog, RecordKind
+from workspaces.accounts.stored_items import partition_of
+from workspaces.accounts.user import Users
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, UserId, new_id
-from workspaces.revision import Author, RevisionSource
 from workspaces.storage.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.timestamp import Stamp
 from workspaces.validation import StrictModel
 from workspaces.workspace_record import Name
-
-PARTITION = "accounts"
-
-DEFAULT_ACCOUNT = Key(PARTITION, "default")
-"""The record that points at the default account of a home."""
 
 TURNS_PER_MINUTE_MAX = 6000
 """A hundred a second: more than one record store can count."""
@@ -83,41 +75,6 @@ class AccountRecord(StrictModel):
 
 
 ACCOUNTS = RecordKind("account", "acct", AccountRecord, fixed=("ownerId",))
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """The parts of a user that a revision names."""
-
-    id: UserId
-    name: str
-
-    def author(self, source: RevisionSource) -> Author:
-        return Author(self.name, self.id, source)
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The acting user, its account and its rights."""
-
-    account_id: AccountId
-    user: Person
-    owner: Person
-    """The owner of the account. Manual edits of files on its machines are attributed to the owner."""
-    may_configure: bool = True
-    """True if the principal may change agents, workspaces, sandboxes, users, keys and the account."""
-
-    @property
-    def user_id(self) -> UserId:
-        return self.user.id
-
-    def author(self, source: RevisionSource) -> Author:
-        """Return the principal as the author of a revision."""
-        return self.user.author(source)
-
-    def as_user(self, user: UserRecord, *, may_configure: bool) -> Principal:
-        """Return a principal for another user of the same account."""
-        return replace(self, user=Person(user.id, user.name), may_configure=may_configure)
 
 
 class Accounts:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
 from workspaces import invisible_characters
-from workspaces.accounts.record_catalog import partition_of
+from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, NotFound, Refused, Unavailable

@@ -11,24 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pydantic.alias_generators import to_camel
 
 from workspaces import invisible_characters
+from workspaces.accounts.stored_items import Handle, StoredItems
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import AlreadyExists, Conflict, Forbidden, NotFound, Refused
-from workspaces.ids import AccountId, looks_like_id, new_id
-from workspaces.storage.records import (
-    Delete,
-    Item,
-    Key,
-    Put,
-    RecordChange,
-    RecordStore,
-    with_prefix,
-)
+from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused
+from workspaces.ids import looks_like_id, new_id
+from workspaces.storage.records import Delete, Item, Put, RecordChange, RecordStore
 from workspaces.timestamp import Stamp, next_stamp, stamp_of
 from workspaces.validation import StrictModel, parse
 
@@ -40,10 +33,6 @@ TRIES_MAX = 20
 
 Twenty lost races in a row mean that something is broken.
 """
-
-
-REFERENCE_BYTES_MAX = 900
-"""Longer than any name in bytes. With its prefix a reference still fits a record's key."""
 
 
 class NamedRecord(Protocol):
@@ -69,16 +58,6 @@ class RecordKind(Generic[R]):
     """Fields that no patch changes, besides the id and the stamps."""
 
 
-class _Handle(NamedTuple):
-    field: str
-    value: str
-
-
-def partition_of(account_id: AccountId) -> str:
-    """Return the partition of an account's records."""
-    return f"account:{account_id}"
-
-
 class Catalog(Generic[R]):
     def __init__(
         self,
@@ -99,7 +78,7 @@ class Catalog(Generic[R]):
         records answers every attempt with Forbidden.
         """
         self._kind = kind
-        self._partition = partition
+        self._items = StoredItems(kind.name, partition, records, handles=kind.handles)
         self._may_change = may_change
         self._records = records
         self._clock = clock
@@ -114,7 +93,7 @@ class Catalog(Generic[R]):
         self._check_right("create")
         record = self._new(fields, None)
         handle = self._handle(record)
-        if self._records.get(self._handle_key(handle)) is not None:
+        if self._records.get(self._items.handle_key(handle)) is not None:
             raise AlreadyExists(self._kind.name, handle.value)
         return record
 
@@ -124,8 +103,8 @@ class Catalog(Generic[R]):
         handle = self._handle(record)
         try:
             self._records.write(
-                Put(self._key(_id(record)), record.as_json(), expect=ABSENT),
-                Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT),
+                Put(self._items.key(_id(record)), record.as_json(), expect=ABSENT),
+                Put(self._items.handle_key(handle), {"id": _id(record)}, expect=ABSENT),
                 *self._also(record, None),
             )
         except Conflict as error:
@@ -137,12 +116,11 @@ class Catalog(Generic[R]):
 
         Raises: NotFound if there is none.
         """
-        return self._record(self._item(reference, by))
+        return self._record(self._items.get(reference, by))
 
     def list(self) -> list[R]:
         """Return all records, ordered by name."""
-        items = with_prefix(self._records, self._partition, f"{self._kind.name}:")
-        return sorted((self._record(item) for item in items), key=_name)
+        return sorted((self._record(item) for item in self._items.list()), key=_name)
 
     def patch(self, reference: str, patch: Mapping[str, Any]) -> R:
         """Apply an RFC 7396 merge patch: null removes a key, objects merge, other values replace.
@@ -154,7 +132,7 @@ class Catalog(Generic[R]):
             if key in patch:
                 raise Refused(key, patch[key], "cannot be changed")
         for _ in range(TRIES_MAX):
-            item = self._item(reference)
+            item = self._items.get(reference)
             old = self._record(item)
             merged = _trimmed(merge_patch(item.value, patch))
             stamp = next_stamp(self._clock.now(), cast(Stamp, item.value["updatedAt"]))
@@ -167,7 +145,7 @@ class Catalog(Generic[R]):
                 )
             except Conflict as error:
                 handle = self._handle(record)
-                if error.name == str(self._handle_key(handle)):
+                if error.name == str(self._items.handle_key(handle)):
                     raise AlreadyExists(self._kind.name, handle.value) from error
                 continue  # another process changed the record: apply the patch to its version
             return record
@@ -184,7 +162,7 @@ class Catalog(Generic[R]):
         self._check_right("adopt")
         record = parse(self._kind.shape, fields)
         self._check_whole(record, record)
-        item = self._records.get(self._key(_id(record)))
+        item = self._records.get(self._items.key(_id(record)))
         old = self._record(item) if item else None
         if (old.as_json() if old else None) != instead_of:
             expected = "the version that was read" if instead_of else None
@@ -194,14 +172,14 @@ class Catalog(Generic[R]):
                 rule = "differs from the local value, and this field never changes"
                 raise Refused(key, fields.get(key), rule)
         handle = self._handle(record)
-        index = Put(self._handle_key(handle), {"id": _id(record)}, expect=ABSENT)
+        index = Put(self._items.handle_key(handle), {"id": _id(record)}, expect=ABSENT)
         renaming = (index,) if old is None else self._rename(self._handle(old), handle, _id(record))
         expect = item.counter if item else ABSENT
         try:
-            put = Put(self._key(_id(record)), record.as_json(), expect=expect)
+            put = Put(self._items.key(_id(record)), record.as_json(), expect=expect)
             self._records.write(put, *renaming, *self._also(record, old))
         except Conflict as error:
-            if error.name == str(self._handle_key(handle)):
+            if error.name == str(self._items.handle_key(handle)):
                 raise AlreadyExists(self._kind.name, handle.value) from error
             raise
         return record
@@ -209,9 +187,9 @@ class Catalog(Generic[R]):
     def delete(self, reference: str) -> R:
         self._check_right("delete")
         for _ in range(TRIES_MAX):
-            item = self._item(reference)
+            item = self._items.get(reference)
             record = self._record(item)
-            handle = self._handle_key(self._handle(record))
+            handle = self._items.handle_key(self._handle(record))
             try:
                 self._records.write(Delete(item.key, expect=item.counter), Delete(handle))
             except Conflict:
@@ -223,25 +201,12 @@ class Catalog(Generic[R]):
         if not self._may_change:
             raise Forbidden(f"{deed} {self._kind.name}s")
 
-    def _item(self, reference: str, by: tuple[str, ...] | None = None) -> Item:
-        if _could_name(reference):
-            item = self._records.get(self._key(reference))
-            for field in self._kind.handles if by is None else by:
-                item = item or self._item_by_handle(self._handle_key(_Handle(field, reference)))
-            if item is not None:
-                return item
-        raise NotFound(self._kind.name, reference)
-
-    def _item_by_handle(self, handle: Key) -> Item | None:
-        pointer = self._records.get(handle)
-        return self._records.get(self._key(pointer.value["id"])) if pointer else None
-
-    def _rename(self, old: _Handle, new: _Handle, record_id: str) -> tuple[RecordChange, ...]:
+    def _rename(self, old: Handle, new: Handle, record_id: str) -> tuple[RecordChange, ...]:
         if old == new:
             return ()
         return (
-            Delete(self._handle_key(old)),
-            Put(self._handle_key(new), {"id": record_id}, expect=ABSENT),
+            Delete(self._items.handle_key(old)),
+            Put(self._items.handle_key(new), {"id": record_id}, expect=ABSENT),
         )
 
     def _new(self, fields: Mapping[str, Any], record_id: str | None) -> R:
@@ -284,15 +249,9 @@ class Catalog(Generic[R]):
     def _record(self, item: Item) -> R:
         return parse(self._kind.shape, item.value, within=str(item.key))
 
-    def _key(self, record_id: str) -> Key:
-        return Key(self._partition, f"{self._kind.name}:{record_id}")
-
-    def _handle(self, record: R) -> _Handle:
+    def _handle(self, record: R) -> Handle:
         values = ((field, getattr(record, field)) for field in self._kind.handles)
-        return next(_Handle(field, value) for field, value in values if value is not None)
-
-    def _handle_key(self, handle: _Handle) -> Key:
-        return Key(self._partition, f"{self._kind.name}-{handle.field}:{handle.value}")
+        return next(Handle(field, value) for field, value in values if value is not None)
 
 
 def merge_patch(target: object, patch: object) -> Any:
@@ -315,17 +274,6 @@ def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in fields.items()
     }
     return {key: value for key, value in trimmed.items() if key != "description" or value}
-
-
-def _could_name(reference: str) -> bool:
-    """Return True if a store can look up this reference.
-
-    An empty or endless text names no record, nor do command-line bytes that are not UTF-8.
-    """
-    try:
-        return 0 < len(reference.encode()) < REFERENCE_BYTES_MAX
-    except UnicodeEncodeError:
-        return False
 
 
 def _too_many_changes(kind: str, reference: str) -> Conflict:

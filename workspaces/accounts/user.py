@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
+from workspaces.accounts.record_catalog import Catalog, RecordKind
+from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, NotFound
 from workspaces.ids import AccountId, UserId, looks_like_id

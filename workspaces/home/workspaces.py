@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from workspaces.accounts.account import Principal
-from workspaces.accounts.record_catalog import Catalog, RecordKind, partition_of
+from workspaces.accounts.principal import Principal
+from workspaces.accounts.record_catalog import Catalog, RecordKind
+from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.durability import Durable

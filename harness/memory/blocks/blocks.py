@@ -25,7 +25,7 @@ from harness.memory.blocks.block import (
 )
 from harness.memory.blocks.condition import UNCONDITIONAL, BlockCondition
 from harness.memory.recall import recall
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.errors import Failure, MassDeletion, NotFound, Refused, Unavailable, WorkspaceBusy
 from workspaces.file import File, as_bytes
 from workspaces.history.git.objects import ObjectId, blob_id

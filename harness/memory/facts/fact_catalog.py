@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.facts.facts import Facts, FactScope
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.errors import NotFound
 from workspaces.home.workspaces import (
     Workspaces,

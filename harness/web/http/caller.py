@@ -17,7 +17,7 @@ from harness.bootstrap.composition import Application, PrincipalServices
 from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.fair_share import take_share_of
 from harness.web.http.errors import Malformed, WrongOrigin
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 from workspaces.errors import Unauthorized
 from workspaces.workspace.workspace import Workspace
 

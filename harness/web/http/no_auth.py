@@ -15,7 +15,7 @@ from harness.bootstrap.authentication import Access
 from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.caller import Authenticate, by_secret, named_user, secret_of
 from harness.web.http.errors import HttpFailure
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 
 _CLOSED = re.compile(r"/mcp(/.*)?|/accounts/?|/accounts/me(/users/[^/]*)?/keys(/.*)?|/keys(/.*)?")
 

@@ -16,7 +16,7 @@ from harness import Harness
 from harness.web.app import create_app
 from tests.harness.web.site import BASE, Caller
 from tests.harness.web.turning import Puppet, said, settled
-from workspaces.accounts.account import Principal
+from workspaces.accounts.principal import Principal
 
 TURNS = "/memory/v1/agents/assistant/turns"
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.accounts.account import default_owner
-from workspaces.accounts.record_catalog import Catalog, partition_of
+from workspaces.accounts.record_catalog import Catalog
+from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
 from workspaces.coordination.writer_lock import WriterLock
