@@ -31,7 +31,7 @@ from harness.messages.message import Message, Text, user
 from harness.transcripts.outcome import Ending
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
-from workspaces.accounts.principal import Person, Principal
+from workspaces.accounts.account import Person, Principal
 from workspaces.clock import SystemClock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Lease, Leases

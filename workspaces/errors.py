@@ -322,3 +322,24 @@ def _duration(seconds: float) -> str:
     if minutes <= 120:
         return f"{minutes} min"
     return f"{ceil(minutes / 60)} h"
+
+
+NAME_CHARACTERS_MAX = 200
+"""Longest name that is compared with valid names; every valid name is far shorter."""
+
+
+def nearest(name: str, valid: list[str]) -> str | None:
+    """Return the valid name of which `name` may be a misspelling; None if there is none."""
+    import difflib  # a command without a misspelling does not wait for it
+
+    if len(name) > NAME_CHARACTERS_MAX:
+        return None  # too long for a misspelling; comparing takes time that grows with the length
+    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
+    """Return the error for a name that is not in `valid`. Its remedy suggests the nearest name."""
+    near = nearest(name, valid)
+    remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+    return Refused(field, name, "is unknown", remedy=remedy)

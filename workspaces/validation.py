@@ -7,7 +7,6 @@ are refused, with the nearest valid key as the remedy. `parse` turns the first e
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -16,10 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from workspaces.errors import Refused
-
-NAME_CHARACTERS_MAX = 200
-"""Longest name that is compared with valid names; every valid name is far shorter."""
+from workspaces.errors import Refused, unknown_name
 
 
 class StrictModel(BaseModel):
@@ -55,21 +51,6 @@ def parse(shape: type[S], data: object, *, within: str = "") -> S:
         return shape.model_validate(data)
     except ValidationError as error:
         raise _refusal(error.errors(include_url=False)[0], shape, within) from error
-
-
-def nearest(name: str, valid: list[str]) -> str | None:
-    """Return the valid name of which `name` may be a misspelling; None if there is none."""
-    if len(name) > NAME_CHARACTERS_MAX:
-        return None  # too long for a misspelling; comparing takes time that grows with the length
-    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
-    return matches[0] if matches else None
-
-
-def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
-    """Return the error for a name that is not in `valid`. Its remedy suggests the nearest name."""
-    near = nearest(name, valid)
-    remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(sorted(valid))}"
-    return Refused(field, name, "is unknown", remedy=remedy)
 
 
 def rule_of(message: str) -> str:

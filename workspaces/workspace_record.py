@@ -8,6 +8,7 @@ from pydantic import Field
 
 from workspaces.errors import Refused
 from workspaces.ids import WorkspaceId
+from workspaces.quota_limits import QUOTA_BYTES, QUOTA_FILE_BYTES, QUOTA_FILES
 from workspaces.timestamp import Stamp
 from workspaces.validation import StrictModel
 
@@ -59,11 +60,11 @@ class Quota(StrictModel):
     with larger values opens unchanged.
     """
 
-    bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = 50_000_000
+    bytes: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_BYTES_MAX})] = QUOTA_BYTES
     """All files together, in bytes."""
-    files: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_FILES_MAX})] = 10_000
+    files: Annotated[int, Field(ge=1, json_schema_extra={"maximum": QUOTA_FILES_MAX})] = QUOTA_FILES
     """The number of files."""
-    file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = 5_000_000
+    file_bytes: Annotated[int, Field(ge=1, le=QUOTA_FILE_BYTES_MAX)] = QUOTA_FILE_BYTES
     """One file, in bytes."""
 
     def check_change(self, before: Quota | None) -> None:
@@ -96,3 +97,7 @@ class WorkspaceRecord(StrictModel):
     def is_shared(self) -> bool:
         """Return True if the files are stored in S3, where other machines can reach them."""
         return self.config.storage.provider == "s3"
+
+    @property
+    def quota(self) -> Quota:
+        return self.config.quota

@@ -19,11 +19,11 @@ from harness.sandboxes.record import SandboxRecord
 from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.stored_items import partition_of
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.clock import Clock
 from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.home.workspaces import (
     Workspaces,
-    is_private,
     private_to_agent,
     private_to_both,
     private_to_user,

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.messages.model_request import Usage
-from workspaces.errors import Refused, Unavailable
+from workspaces.errors import Refused, Unavailable, unknown_name
 from workspaces.plain_yaml import load
-from workspaces.validation import unknown_name
 
 NANODOLLARS = 1_000_000_000
 """Nanodollars in a dollar."""

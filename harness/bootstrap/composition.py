@@ -18,22 +18,20 @@ from harness.billing.ledger import AccountUsage, Ledger, UsageOwner, UsagePurpos
 from harness.billing.limits import AccountLimiter
 from harness.billing.price import Prices, own_prices
 from harness.bootstrap.job_kinds import Flushing, job_kinds
+from harness.bootstrap.local_files import clock_of, embedder_of, protection_of_memory
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
 from harness.memory.blocks.blocks import Blocks
-from harness.memory.decisions.decision_protection import protect_decision
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.fact_index import FactIndexes
-from harness.memory.facts.fact_protection import protect_fact
 from harness.memory.memory_cache import MemoryCache
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.anthropic.wire_format import AnthropicNotation
 from harness.models.demo import DemoModel
-from harness.models.embedding import EmbeddingEndpoint
 from harness.models.metered import MeteredModel
 from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
@@ -81,7 +79,7 @@ from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog
 from workspaces.accounts.stored_items import partition_of
 from workspaces.accounts.user import Users
-from workspaces.clock import Clock, clock_ahead
+from workspaces.clock import Clock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
@@ -98,7 +96,6 @@ from workspaces.search.embeddings import Embedder
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.tree.directory import FileBlobs
-from workspaces.workspace.protection import Protection
 from workspaces.workspace.watch import WatchEvent
 from workspaces.workspace.workspace import Workspace
 
@@ -261,7 +258,7 @@ class Application:
             revised=Flushing(principal, self.jobs, settings.home.machine, clock),
             is_over=partial(self._is_over, account_id),
             cards=Cards(settings.home, partial(card_account, self.accounts, account_id)),
-            protection=Protection((protect_fact, protect_decision)),
+            protection=protection_of_memory(),
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -519,7 +516,7 @@ def wire(
     can call `tools`. `embedder` gives recall its vectors, instead of the endpoint of the settings. Without
     `allows_demo` the demo model never answers.
     """
-    clock = clock or clock_ahead(float(settings.clock_shift or 0))
+    clock = clock or clock_of(settings)
     place = place or (None if settings.s3 is None else bucket_at(settings.s3))
     large = _large(settings, place)
     records = records_at(settings.records, base=settings.home.root, clock=clock)
@@ -530,7 +527,7 @@ def wire(
         place=place,
         large=large,
         model=model,
-        embedder=embedder or _embedder(settings),
+        embedder=embedder or embedder_of(settings),
         sandbox=sandbox or Bubblewrap(settings.home),
         tools=tools,
         allows_demo=allows_demo,
@@ -608,11 +605,3 @@ def _prices(settings: Settings) -> Callable[[], Prices]:
     # A file of the user's is read at once, so that a mistake in it is refused at start.
     prices = own_prices().with_file(settings.home.root / settings.prices)
     return lambda: prices
-
-
-def _embedder(settings: Settings) -> Embedder | None:
-    if settings.embeddings_url is None:
-        return None
-    return EmbeddingEndpoint(
-        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key
-    )

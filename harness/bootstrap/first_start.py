@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from harness.bootstrap.composition import Application, PrincipalServices
+from harness.bootstrap.local_files import cards_mark, defaults_mark
 from workspaces.conditions import ANY
 from workspaces.errors import AlreadyExists, Failure
 from workspaces.storage.records import Key, Put
@@ -32,7 +33,7 @@ def create_defaults(services: PrincipalServices) -> None:
 
 def write_missing_cards(application: Application) -> None:
     """Write the cards of an old home, once. A disk that does not take them keeps nobody from reading."""
-    mark = application.settings.home.cards / ".complete"
+    mark = cards_mark(application.settings.home)
     if mark.exists():
         return
     with suppress(Failure, OSError):
@@ -53,7 +54,7 @@ def adopt_joined_account(services: PrincipalServices) -> None:
 
 
 def _mark(services: PrincipalServices) -> Key:
-    return Key("accounts", f"born:{services.principal.account_id}")
+    return defaults_mark(services.principal.account_id)
 
 
 def _make(make: Callable[[], object]) -> None:

@@ -29,8 +29,7 @@ from harness.presentation.workspace_prompt import workspace_prompt
 from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.templates import render
 from harness.tools.port import as_text
-from workspaces.errors import Failure
-from workspaces.validation import nearest
+from workspaces.errors import Failure, nearest
 
 NAME = "workspace-harness"
 PROMPT = "memory"

@@ -20,10 +20,10 @@ from pydantic import Field
 from harness.messages.client_tool import ClientTool, check_names, client_tools_of
 from harness.messages.memory_policy import MemoryPolicy
 from harness.messages.message import Message, Text
-from workspaces.errors import Refused
+from workspaces.errors import Refused, unknown_name
 from workspaces.ids import AccountId, AgentId, UserId
 from workspaces.storage.records import JsonObject
-from workspaces.validation import StrictModel, parse, unknown_name
+from workspaces.validation import StrictModel, parse
 
 KEY_CHARACTERS_MAX = 200
 CONTENT_CHARACTERS_MAX = 10_000_000

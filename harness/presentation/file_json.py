@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.conversations.conversation import Conversation
-from harness.transcripts.session import Session
-from harness.transcripts.transcript import Transcript
 from workspaces.durability import HERE
-from workspaces.file import File
-from workspaces.history.blame import BlamedLine
 from workspaces.history.diff import FileDifference, words
-from workspaces.history.log import RevisionChanges
-from workspaces.problem import Problem
 from workspaces.revision import Revision, RevisionId
 from workspaces.tree.conflict_copy import is_conflict
-from workspaces.tree.scan import Tree
-from workspaces.workspace.decided_files import FilesChange, Written
 from workspaces.workspace.remote_port import RemoteEntry
+
+if TYPE_CHECKING:
+    from harness.conversations.conversation import Conversation
+    from harness.transcripts.session import Session
+    from harness.transcripts.transcript import Transcript
+    from workspaces.file import File
+    from workspaces.history.blame import BlamedLine
+    from workspaces.history.log import RevisionChanges
+    from workspaces.problem import Problem
+    from workspaces.tree.scan import Tree
+    from workspaces.workspace.decided_files import FilesChange, Written
 
 FileJson = dict[str, Any]
 

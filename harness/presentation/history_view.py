@@ -7,7 +7,7 @@ the owner of that conversation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -62,8 +62,9 @@ def account_of_trailers(trailers: Mapping[str, str]) -> str:
 class TurnReasons:
     """The messages that started turns. Each conversation is read once."""
 
-    def __init__(self, conversations: Conversations) -> None:
-        """Create the reader. `conversations` are those of the person who reads."""
+    def __init__(self, conversations: Callable[[], Conversations]) -> None:
+        """Create the reader. `conversations` returns those of the person who reads. It is called when a
+        revision names a conversation."""
         self._conversations = conversations
         self._read: dict[str, dict[str, str]] = {}
 
@@ -83,10 +84,10 @@ class TurnReasons:
     def _messages_of(self, conversation: str) -> dict[str, str]:
         messages: dict[str, str] = {}
         try:
-            mine = self._conversations.get(conversation)
+            mine = self._conversations().get(conversation)
         except NotFound:
             return messages
-        for entry in self._conversations.transcript(mine).entries():
+        for entry in self._conversations().transcript(mine).entries():
             if entry.message.role == "user" and entry.message.text:
                 line = one_line(entry.message.text)
                 is_long = len(line) > WHY_CHARACTERS_MAX

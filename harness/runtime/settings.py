@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workspaces.errors import Refused, Unavailable
+from workspaces.errors import Refused, Unavailable, unknown_name
 from workspaces.home.layout import Home, default_root
 from workspaces.plain_yaml import load
-from workspaces.validation import unknown_name
 
 FORMAT = 1
 """The format of `harness.yaml` and of the home as a whole. A newer format is refused, an older one

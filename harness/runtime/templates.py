@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workspaces.errors import Refused, Unavailable
+from workspaces.errors import Refused, Unavailable, unknown_name
 from workspaces.paths import WorkspacePath
 from workspaces.tree.editor_files import is_editor_file
-from workspaces.validation import unknown_name
 from workspaces.workspace_record import Quota
 
 _DIRECTORIES = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness.agents.catalog import AgentCatalog
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import WorkspaceId
-from workspaces.workspace.workspace import WorkspaceRecord
+from workspaces.workspace_record import WorkspaceRecord
 
 
 @dataclass(frozen=True, slots=True)

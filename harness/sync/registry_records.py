@@ -23,10 +23,11 @@ from harness.sync.registry_sync import RecordAdapter
 from workspaces.accounts.account import Accounts
 from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.accounts.user import Users
 from workspaces.errors import AlreadyExists, NotFound, Refused
 from workspaces.home.trash import TrashEntry
-from workspaces.home.workspaces import Workspaces, is_private, shared_json
+from workspaces.home.workspaces import Workspaces, shared_json
 from workspaces.ids import WorkspaceId, looks_like_id
 from workspaces.remote.registry import RegistryEntry, RegistryKind, Tombstone
 from workspaces.remote.registry_merge import RecordJson

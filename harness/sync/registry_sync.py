@@ -26,12 +26,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from harness.sync.registry_state import EntryName, RegistryState, SyncedEntry, Trouble
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, OverLimit, Refused
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry
-from workspaces.home.workspaces import is_private
 from workspaces.ids import WorkspaceId
 from workspaces.remote.registry import (
     KINDS,

@@ -19,8 +19,8 @@ from harness.messages.progress import Emit, ToolEnded, ToolStarted
 from harness.runtime.async_bridge import completed, run_in_new_thread
 from harness.runtime.templates import render
 from harness.tools.tool_context import ToolContext, ToolEffects
-from workspaces.errors import Failure
-from workspaces.validation import StrictModel, nearest, parse
+from workspaces.errors import Failure, nearest
+from workspaces.validation import StrictModel, parse
 
 AT_ONCE_MAX = 4
 """Calls of one reply that run at the same time. Each takes a thread. A loop has five threads on the smallest

@@ -15,13 +15,12 @@ from harness.agents.mounts import Mount
 from harness.memory.blocks.agent_blocks import AgentBlocks
 from harness.tools.programs import NO_PROGRAMS, ToolPrograms
 from harness.tools.stored_results import StoredResults
-from workspaces.errors import NotFound, Refused
+from workspaces.errors import NotFound, Refused, nearest
 from workspaces.file import File
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
 from workspaces.storage.records import JsonObject
-from workspaces.validation import nearest
 from workspaces.workspace.decided_files import Written
 from workspaces.workspace.workspace import Command
 

@@ -23,7 +23,7 @@ from harness.tools import terminal_text
 from harness.tools.files import path_pattern
 from harness.web.http import body, origin_check, precondition
 from tests.hostile.families import Hostile
-from workspaces import paths, plain_yaml, revision, validation
+from workspaces import errors, paths, plain_yaml, revision
 from workspaces.errors import Failure
 from workspaces.history import blame, diff, log, safe_git_command, source
 from workspaces.history.git import bundle, commit, objects, tree_check
@@ -269,7 +269,7 @@ FUNCTIONS: Sequence[Function] = (
     Function("renaming.nearest_path", valid_name.nearest_path),
     Function("scratch.is_scratch", editor_files.is_editor_file),
     Function("ids.looks_like_id", looks_like_id),
-    Function("parse.nearest", lambda text: validation.nearest(text, ["name", "description"])),
+    Function("parse.nearest", lambda text: errors.nearest(text, ["name", "description"])),
     Function("head.parse_head", _bytes(history_head.parse_head), JSON),
     Function("objects._parse_tree", _bytes(objects._parse_tree), GIT),
     Function(

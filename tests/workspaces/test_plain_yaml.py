@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workspaces.errors import OverLimit, Refused
 from workspaces.plain_yaml import DEPTH_MAX, TEXT_BYTES_MAX, load
@@ -62,3 +64,35 @@ def test_a_yaml_refusal_names_the_line() -> None:
     with pytest.raises(Refused) as caught:
         load("a: 1\nb: 2\nb: 3\n", name="t")
     assert "line 3" in str(caught.value)
+
+
+_VALUES = st.one_of(
+    st.text(st.characters(max_codepoint=0x2FF), max_size=12),
+    st.text("ab1:/.-_ #'\"!&*?|>%@`{}[],~=<\t\\\r", max_size=8),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b_c", "format", "A"]), _VALUES), min_size=1, max_size=4
+    )
+)
+def test_plain_lines_mean_what_the_yaml_library_reads(lines: list[tuple[str, str]]) -> None:
+    text = "# a comment\n\n" + "".join(f"{key}: {value}\n" for key, value in lines)
+    assert _read(text) == _read(f"---\n{text}")  # `---` is no plain line: the library reads it
+
+
+def _read(text: str) -> object:
+    try:
+        return load(text, name="x.yaml")
+    except Refused:
+        return "refused"
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [("a: s3://bucket/prefix", "s3://bucket/prefix"), ("a: 0x1F", "0x1F"), ("a: no", "no")],
+)
+def test_a_plain_line_is_text(line: str, value: str) -> None:
+    assert load(f"# a comment\n\n{line}\n", name="x.yaml") == {"a": value}
+    assert load(f"---\n{line}\n", name="x.yaml") == {"a": value}

@@ -16,6 +16,7 @@ from typing import Any, cast
 from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog, RecordKind
 from workspaces.accounts.stored_items import partition_of
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.durability import Durable
@@ -29,21 +30,18 @@ from workspaces.errors import (
     Refused,
     Unavailable,
 )
-from workspaces.history.file_origins import FileOrigins
 from workspaces.history.history import History
-from workspaces.history.line_origins import LineOrigins
 from workspaces.home.cards import Cards
 from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
+from workspaces.home.opening import open_tree
 from workspaces.home.trash import TrashEntry, Why
 from workspaces.home.unreachable import SET_PLACE, Unreachable, UnreachableFiles
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
-from workspaces.localfs.safe_open import as_failure
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import Registry, StoredEntry, Tombstone, swept
 from workspaces.remote.remote_workspace import RemoteWorkspace
 from workspaces.search.embeddings import Embedder
-from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Stat
 from workspaces.storage.records import RecordStore
 from workspaces.sync.baseline import Baseline
@@ -51,7 +49,6 @@ from workspaces.sync.engine import Sync
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
 from workspaces.timestamp import stamp_of
-from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.protection import Protection
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
@@ -408,32 +405,13 @@ class Workspaces:
             self._make_storage(record.id)  # another machine created it: the first sync fetches it
         if not self._home.tree(name).is_dir():
             raise self._missing_files(record, name)
-        try:
-            self._home.hand_over(name)
-        except OSError as error:
-            raise as_failure(error, str(self._home.tree(name))) from error
-        history = History(self._home.history(name), self._clock)
-        blobs = FileBlobs(
-            self._home.tree(name),
-            self._home.staging(name),
-            bytes_max=record.config.quota.file_bytes,
-        )
-        origins = LineOrigins(self._home.search(name), history)
-        workspace = Workspace(
+        workspace = open_tree(
             record,
             name,
-            root=self._home.tree(name),
-            blobs=blobs,
-            history=history,
-            origins=origins,
-            file_origins=FileOrigins(self._home.search(name), history),
-            recall=Recall(
-                self._home.search(name), blobs, history, origins, self._clock, self._embedder
-            ),
-            lock=WriterLock(self._home.lock(name)),
-            person=self._principal.owner.author("edit"),
-            author=self._principal.author("api"),
-            clock=self._clock,
+            self._home,
+            self._principal,
+            self._clock,
+            embedder=self._embedder,
             protection=self._protection,
         )
         if record.is_shared:
@@ -581,10 +559,6 @@ def private_to_user(user_id: UserId) -> WorkspaceId:
 
 def private_to_both(user_id: UserId, agent_id: AgentId) -> WorkspaceId:
     return WorkspaceId(f"user:{user_id}:agent:{agent_id}")
-
-
-def is_private(workspace_id: WorkspaceId) -> bool:
-    return ":" in workspace_id
 
 
 def is_private_to(workspace_id: WorkspaceId, owner_id: AgentId | UserId) -> bool:

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from workspaces.clock import Clock
 from workspaces.errors import OverLimit
 from workspaces.paths import WorkspacePath
+from workspaces.quota_limits import QuotaLimits
 from workspaces.storage.blobs import Blob
 from workspaces.tree.scan import Tree
-from workspaces.workspace_record import Quota
 
 COUNT_AGAIN_S = 60.0
 
 
 class QuotaCheck:
-    def __init__(self, quota: Quota, clock: Clock, scan: Callable[[], Tree]) -> None:
+    def __init__(self, quota: QuotaLimits, clock: Clock, scan: Callable[[], Tree]) -> None:
         self._quota = quota
         self._clock = clock
         self._scan = scan

@@ -29,10 +29,10 @@ from workspaces.history.git.objects import ObjectId, blob_id
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, broken_rule, folded
 from workspaces.problem import Problem, ProblemKind
+from workspaces.quota_limits import QuotaLimits
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.editor_files import is_editor_file
 from workspaces.tree.port import Examine, LiveTree
-from workspaces.workspace_record import Quota
 
 YOUNG_S = 2.0
 """Age below which a file is young: coarser than the time stamps of any file system in use (FAT: two
@@ -106,7 +106,7 @@ class TreeScan:
     def __init__(
         self,
         blobs: LiveTree,
-        quota: Quota,
+        quota: QuotaLimits,
         clock: Clock,
         recorded: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:

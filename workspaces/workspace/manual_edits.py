@@ -28,6 +28,7 @@ from workspaces.history.history import PUT_BACK, History
 from workspaces.ids import Namespace, Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
+from workspaces.quota_limits import QuotaLimits
 from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Blob
 from workspaces.tree.port import LiveTree
@@ -35,7 +36,6 @@ from workspaces.tree.quota import QuotaCheck
 from workspaces.tree.scan import Known, OnFileRead, Tree, TreeScan
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
-from workspaces.workspace_record import WorkspaceRecord
 
 ReadResult = Blob | Failure | None
 """The file that was read, the failure to read it, or None if there is no file."""
@@ -57,9 +57,10 @@ class ManualEdits:
 
     def __init__(
         self,
-        record: WorkspaceRecord,
+        name: str,
         namespace: Namespace,
         *,
+        quota: QuotaLimits,
         root: Path,
         blobs: LiveTree,
         history: History,
@@ -73,17 +74,15 @@ class ManualEdits:
         """The rules for what a model may not change."""
         self.put_back: Sequence[PutBack] = ()
         """What the last `record` or `record_whole` put back."""
-        self._record = record
+        self._name = name
         self._namespace = namespace
         self._root = root
         self._blobs = blobs
         self._history = history
         self._lock = lock
         self._person = person
-        self._scan = TreeScan(
-            blobs, record.config.quota, clock, lambda: history.tree(history.tip())
-        )
-        self.quota = QuotaCheck(record.config.quota, clock, self._scan.scan)
+        self._scan = TreeScan(blobs, quota, clock, lambda: history.tree(history.tip()))
+        self.quota = QuotaCheck(quota, clock, self._scan.scan)
         self.last_scan = Tree()
         """The result of the last scan under the writer lock."""
         self._clean_tree: _CleanTree | None = None
@@ -243,7 +242,7 @@ class ManualEdits:
     def _locked(self, by: Author, wait_s: float) -> Generator[HeldLock]:
         with self._lock.hold(by.name, wait_s=wait_s) as held:
             if not self._blobs.is_at(self._root):
-                raise NotFound("workspace", self._record.name, remedy="it has been deleted")
+                raise NotFound("workspace", self._name, remedy="it has been deleted")
             if not self._history.is_there:
                 raise self._lost_history()
             if held.left_behind is not None:
@@ -262,7 +261,7 @@ class ManualEdits:
     def _lost_history(self) -> Unavailable:
         """Return the failure for a missing history. A new one is never begun silently: the old one may lie in
         a copy or in S3."""
-        name = self._record.name
+        name = self._name
         remedy = f"`harness sync {name}` fetches it again" if self.remote is not None else PUT_BACK
         reason = f"the directory {self._namespace}.git is missing"
         return Unavailable(f"history of {name}", reason, remedy=remedy)

@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
+from workspaces.accounts.stored_workspace import StoredWorkspace
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.coordination.writer_lock import WAIT_S, WriterLock
@@ -31,7 +33,7 @@ from workspaces.history.history import HEAD, History, View
 from workspaces.history.line_origins import LineOrigins
 from workspaces.history.revert import Files, touched_paths, undo_changes
 from workspaces.history.source import ADOPTED
-from workspaces.ids import Namespace, Version, version_of
+from workspaces.ids import Namespace, Version, WorkspaceId, version_of
 from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
@@ -56,7 +58,12 @@ from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
-from workspaces.workspace_record import WorkspaceRecord
+
+if TYPE_CHECKING:
+    from workspaces.workspace_record import WorkspaceRecord
+
+AnyRecord: TypeAlias = "WorkspaceRecord | StoredWorkspace"
+"""The record of a workspace, validated or as it is stored."""
 
 VERSIONS_SEARCHED_MAX = 200
 """Most revisions searched for a version. A version that a conversation still knows after so many later ones
@@ -101,7 +108,7 @@ class Workspace:
 
     def __init__(
         self,
-        record: WorkspaceRecord,
+        record: AnyRecord,
         namespace: Namespace,
         *,
         root: Path,
@@ -119,7 +126,7 @@ class Workspace:
     ) -> None:
         """`person` is the author of every change that no lock holder declared. `author` is the author of the
         writes that name none; by default the person."""
-        self.record = record
+        self._given = record
         self.namespace = namespace
         self.root = root
         """The directory where people and their editors find the files. This class opens nothing by this
@@ -134,8 +141,9 @@ class Workspace:
         self._person = person
         self._author = author or person
         edits = self._edits = ManualEdits(
-            record,
+            record.name,
             namespace,
+            quota=record.quota,
             root=root,
             blobs=blobs,
             history=history,
@@ -159,6 +167,21 @@ class Workspace:
         self._incoming = IncomingChanges(edits, history, self._safe_replace)
         self.decided = DecidedFiles(edits, history, self._here, self._incoming, person)
         """The files as callers of an API read and write them."""
+
+    @property
+    def id(self) -> WorkspaceId:
+        return self._given.id
+
+    @property
+    def name(self) -> str:
+        return self._given.name
+
+    @property
+    def record(self) -> WorkspaceRecord:
+        """Return the record. One that was given as it is stored is validated at the first use."""
+        if isinstance(self._given, StoredWorkspace):
+            self._given = self._given.whole()
+        return self._given
 
     @property
     def remote(self) -> Remote | None:

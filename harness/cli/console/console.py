@@ -9,8 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness import Harness
+    from harness.bootstrap.local_files import LocalFiles
     from harness.sync.record_deletion import DeletionReport
+    from workspaces.accounts.principal import Principal
     from workspaces.errors import Failure
+    from workspaces.home.layout import Home
+    from workspaces.ids import WorkspaceId
+    from workspaces.workspace.workspace import Workspace
 
 
 def path(text: str) -> Path:
@@ -81,6 +87,69 @@ def opened(home: Path | None, *, as_json: bool = False, **more: Any) -> Generato
     Shown.as_json = as_json
     with Harness.open(home or Shown.home, account=Shown.account, **more) as harness:
         yield harness
+
+
+class OpenedFiles:
+    """The workspaces of a home, for a command that reads or writes files. See `opened_files`."""
+
+    def __init__(self, home: Home, local: LocalFiles | None, whole: Callable[[], Harness]) -> None:
+        """`whole` opens the whole home. It is called for what `local` cannot do."""
+        self.home = home
+        self._local = local
+        self.whole = whole
+
+    @property
+    def principal(self) -> Principal:
+        return self._local.principal if self._local else self.whole().rooms.principal
+
+    def get(self, reference: str) -> Workspace:
+        """Return the workspace with this id or name.
+
+        Raises: NotFound. Unavailable if its files cannot be read.
+        """
+        workspace = self._local.get(reference) if self._local else None
+        return workspace or self.whole().workspaces.get(reference)
+
+    def list(self) -> list[Workspace]:
+        """Return the workspaces that are not private, ordered by name."""
+        workspaces = self._local.list() if self._local else None
+        if workspaces is None:
+            places = self.whole().workspaces
+            return [places.open(record) for record in places.list()]
+        return workspaces
+
+    def close(self) -> None:
+        """Let the whole home pack the histories that are due for it."""
+        if self._local is not None:
+            untidy = self._local.untidy()
+            self._local.close()
+            if untidy:
+                self._hand_over(untidy)
+
+    def _hand_over(self, untidy: list[WorkspaceId]) -> None:
+        """Open workspaces in the whole home, which enqueues the packing of their histories when it closes."""
+        from workspaces.errors import Failure
+
+        with suppress(Failure):  # any failure: the next command tries it again
+            for workspace_id in untidy:
+                self.whole().workspaces.get(workspace_id)
+
+
+@contextmanager
+def opened_files(home: Path | None, *, as_json: bool = False) -> Generator[OpenedFiles]:
+    """Open the workspaces of the home, as `opened` does. A home of this machine alone is not opened whole."""
+    from harness.bootstrap.local_files import open_local_files
+    from harness.runtime.settings import read_settings
+
+    Shown.as_json = as_json
+    with ExitStack() as stack:
+        whole = cache(lambda: stack.enter_context(opened(home, as_json=as_json)))
+        settings = read_settings(home or Shown.home)
+        files = OpenedFiles(settings.home, open_local_files(settings, Shown.account), whole)
+        try:
+            yield files
+        finally:
+            files.close()
 
 
 def out() -> Console:
@@ -252,6 +321,9 @@ def print_styled(parts: Iterable[tuple[str, str]]) -> None:
     A pipe gets the unchanged text without styles. A terminal gets it through the program that PAGER names,
     if it is set.
     """
+    if _is_pipe():
+        put("".join(text for text, _ in parts))
+        return
     console = out()
     if not console.is_terminal:
         put("".join(text for text, _ in parts))
@@ -292,16 +364,38 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
     Cells are never folded, so that the output can be cut and piped.
     """
+    lines = [tuple(map(visible, row)) for row in (headings, *rows)]
+    widths = [max(map(_columns, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        "  ".join(
+            cell + " " * (width - _columns(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    if _is_pipe():
+        put("".join(f"{line}\n" for line in shown))
+        return
+    console = out()
+    for number, line in enumerate(shown):
+        console.print(line, markup=False, style="dim" if number == 0 else "")
+
+
+def _columns(text: str) -> int:
+    """Return the columns that a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
-    lines = [tuple(map(visible, row)) for row in (headings, *rows)]
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    console = out()
-    for number, line in enumerate(lines):
-        cells = (
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)
-        )
-        console.print("  ".join(cells).rstrip(), markup=False, style="dim" if number == 0 else "")
+    return cell_len(text)
+
+
+def _is_pipe() -> bool:
+    """Return True if the output shows no styles for certain, so that it needs no library for them."""
+    return not sys.stdout.isatty() and not _STYLES_FORCED & os.environ.keys()
+
+
+_STYLES_FORCED = {"FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS"}
+"""Variables by which a library for styles takes a pipe for a terminal."""
 
 
 def show_failure(failure: Failure, *, is_one_of_many: bool = False) -> None:

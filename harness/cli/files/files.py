@@ -13,7 +13,7 @@ from harness.cli.console.console import (
     HomeOption,
     JsonOption,
     complain,
-    opened,
+    opened_files,
     print_json,
     print_table,
     put,
@@ -43,11 +43,11 @@ def path(
     """Print the path of a workspace or file on this machine."""
     from workspaces.paths import WorkspacePath
 
-    with opened(home, as_json=as_json) as harness:
-        place = harness.workspaces.get(workspace)
+    with opened_files(home, as_json=as_json) as files:
+        place = files.get(workspace)
         location = place.root if file is None else place.root / WorkspacePath(file)
         if history:
-            location = harness.settings.home.history(place.namespace)
+            location = files.home.history(place.namespace)
     if as_json:
         print_json({"path": str(location)})
     else:
@@ -74,8 +74,8 @@ def ls(
     from harness.presentation.file_json import listing
     from workspaces.tree.conflict_copy import is_conflict
 
-    with opened(home, as_json=as_json) as harness:
-        place = harness.workspaces.get(workspace)
+    with opened_files(home, as_json=as_json) as files:
+        place = files.get(workspace)
         if revision is not None:
             names = place.files(view=revision)
             if as_json:
@@ -84,11 +84,11 @@ def ls(
                 say("\n".join(names))
             return
         tree = place.scan()
-    files = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
+    shown = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
         print_json(listing(tree))
         return
-    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in files))
+    print_table(("size", "path"), ((f"{state.size:,}", name) for name, state in shown))
     for problem in tree.problems:
         complain(f"problem: {problem.path!r} {problem.detail}\n")
     for name in tree.scratch:
@@ -108,8 +108,8 @@ def cat(
     """
     from harness.presentation.file_json import file_document
 
-    with opened(home, as_json=as_json) as harness:
-        content = harness.workspaces.get(workspace).read(file, view=revision or "head")
+    with opened_files(home, as_json=as_json) as files:
+        content = files.get(workspace).read(file, view=revision or "head")
     if as_json:
         print_json(file_document(content))
         return
@@ -140,9 +140,9 @@ def write(
 
     data = read_input()
     expect = ANY if if_version is None else ABSENT if if_version == "none" else Version(if_version)
-    with opened(home, as_json=as_json) as harness:
-        author = harness.rooms.principal.author("api")
-        written = harness.workspaces.get(workspace).write(file, data, by=author, expect=expect)
+    with opened_files(home, as_json=as_json) as files:
+        author = files.principal.author("api")
+        written = files.get(workspace).write(file, data, by=author, expect=expect)
     if as_json:
         print_json(written_document(written))
     else:
@@ -159,9 +159,9 @@ def rm(
     """Delete a file, as a new revision. `harness restore` brings it back."""
     from harness.presentation.file_json import written_document
 
-    with opened(home, as_json=as_json) as harness:
-        author = harness.rooms.principal.author("api")
-        written = harness.workspaces.get(workspace).delete(file, by=author)
+    with opened_files(home, as_json=as_json) as files:
+        author = files.principal.author("api")
+        written = files.get(workspace).delete(file, by=author)
     if as_json:
         print_json(written_document(written))
     else:
@@ -191,9 +191,9 @@ def mv(
             raise AlreadyExists("file", target)
         return {target: now[source], source: None}
 
-    with opened(home, as_json=as_json) as harness:
-        author = harness.rooms.principal.author("api")
-        revision = harness.workspaces.get(workspace).change([source, target], plan, by=author)
+    with opened_files(home, as_json=as_json) as files:
+        author = files.principal.author("api")
+        revision = files.get(workspace).change([source, target], plan, by=author)
     if as_json:
         print_json({"from": source, "path": target, "revision": revision})
     else:

@@ -21,7 +21,7 @@ from harness.cli.console.console import (
     complain,
     has_colours,
     notes,
-    opened,
+    opened_files,
     print_json,
     print_styled,
 )
@@ -33,7 +33,7 @@ from harness.cli.console.diff_printer import (
 )
 
 if TYPE_CHECKING:
-    from harness import Harness
+    from harness.cli.console.console import OpenedFiles
     from workspaces.revision import Author, RevisionId
     from workspaces.workspace.workspace import Workspace
 
@@ -84,8 +84,8 @@ def log(
     from workspaces.paths import WorkspacePath
 
     why: dict[str, str | None] = {}
-    with opened(home, as_json=as_json) as harness:
-        place = _with_edits(harness, workspace)
+    with opened_files(home, as_json=as_json) as files:
+        place = _with_edits(files, workspace)
         if patch:
             file = WorkspacePath(path) if path else None
             changes = place.history.changes(path=file, limit=limit)
@@ -95,14 +95,14 @@ def log(
             shown = [(revision, ()) for revision in place.log(path, limit=limit)]
             documents = [revision_document(revision) for revision, _ in shown]
         if not as_json:
-            reasons = TurnReasons(harness.rooms.conversations)
+            reasons = TurnReasons(lambda: files.whole().conversations)
             why = {revision.id: reasons.why(revision) for revision, _ in shown}
     if as_json:
         print_json(documents)
         return
-    files = {revision.id: changed for revision, changed in shown}
+    changed_files = {revision.id: changed for revision, changed in shown}
     grouped = chapters(revision for revision, _ in shown)
-    print_styled(styled_chapters(grouped, why, files, words=_by_words(None)))
+    print_styled(styled_chapters(grouped, why, changed_files, words=_by_words(None)))
 
 
 def diff(
@@ -294,15 +294,15 @@ def committed(
     workspace: str, home: Path | None, as_json: bool
 ) -> Generator[tuple[Workspace, Author]]:
     """Yield a workspace after its edits by hand were committed, and the author of the command's changes."""
-    with opened(home, as_json=as_json) as harness:
-        yield _with_edits(harness, workspace), harness.rooms.principal.author("api")
+    with opened_files(home, as_json=as_json) as files:
+        yield _with_edits(files, workspace), files.principal.author("api")
 
 
-def _with_edits(harness: Harness, workspace: str) -> Workspace:
+def _with_edits(files: OpenedFiles, workspace: str) -> Workspace:
     """Return a workspace after its edits by hand were committed. If it is busy, print a note instead."""
     from workspaces.errors import Unavailable, WorkspaceBusy
 
-    place = harness.workspaces.get(workspace)
+    place = files.get(workspace)
     try:
         place.commit_edits()
     except (Unavailable, WorkspaceBusy) as failure:

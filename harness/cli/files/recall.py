@@ -12,7 +12,7 @@ from harness.cli.console.console import (
     JsonOption,
     complain,
     notes,
-    opened,
+    opened_files,
     print_json,
     print_styled,
 )
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
-    from harness import Harness
+    from harness.cli.console.console import OpenedFiles
     from harness.memory.recall import Hit
     from workspaces.search.recall import Scope
     from workspaces.workspace.workspace import Workspace
@@ -79,9 +79,9 @@ def recall(
     """
     from harness.memory.recall import recall as find
 
-    with opened(home, as_json=as_json) as harness:
+    with opened_files(home, as_json=as_json) as files:
         scope = _scope(path or [], kind or [], since, by)
-        places = _places(harness, workspace or [], revision)
+        places = _places(files, workspace or [], revision)
         if sys.stderr.isatty():
             _prepare(places)
         hits = find(places, query, limit=limit, scope=scope, view=revision or "head")
@@ -101,9 +101,9 @@ def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None
     from typing import get_args
 
     from harness.memory.recall import since_of
+    from workspaces.errors import unknown_name
     from workspaces.search.kind import MemoryKind
     from workspaces.search.recall import Scope
-    from workspaces.validation import unknown_name
 
     known: dict[str, MemoryKind] = {kind: kind for kind in get_args(MemoryKind)}
     for kind in kinds:
@@ -118,18 +118,15 @@ def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None
 
 
 def _places(
-    harness: Harness, names: list[str], revision: str | None
+    files: OpenedFiles, names: list[str], revision: str | None
 ) -> list[tuple[str, Workspace]]:
     from workspaces.errors import Refused
 
-    if names:
-        places = [harness.workspaces.get(name) for name in dict.fromkeys(names)]
-    else:
-        places = [harness.workspaces.open(record) for record in harness.workspaces.list()]
+    places = [files.get(name) for name in dict.fromkeys(names)] if names else files.list()
     if revision is not None and len(places) != 1:
         rule = "needs exactly one workspace"
         raise Refused("--revision", revision, rule, remedy="name the workspace with --workspace")
-    return [(place.record.name, place) for place in places]
+    return [(place.name, place) for place in places]
 
 
 def _prepare(places: list[tuple[str, Workspace]]) -> None:

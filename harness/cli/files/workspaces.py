@@ -147,9 +147,9 @@ def attach(
     it, with their private data. An interrupted download can be run again. Without a name, the command lists
     the workspaces in S3.
     """
+    from workspaces.accounts.stored_workspace import is_private
     from workspaces.errors import Refused
     from workspaces.home.unreachable import SET_PLACE
-    from workspaces.home.workspaces import is_private
 
     with opened(home, as_json=as_json) as harness:
         registry = harness.following

@@ -84,7 +84,7 @@ def _row(name: str, spent: Spent) -> tuple[str, ...]:
 
 
 def _dimension(name: str) -> Dimension:
-    from workspaces.validation import unknown_name
+    from workspaces.errors import unknown_name
 
     if name not in DIMENSIONS:
         raise unknown_name("--by", name, list(DIMENSIONS))

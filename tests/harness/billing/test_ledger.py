@@ -27,7 +27,7 @@ from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
 from tests.harness.stores import clock, dynamodb, dynamodb_url, store
 from tests.harness.talk import forked
-from workspaces.accounts.principal import Person, Principal
+from workspaces.accounts.account import Person, Principal
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, Refused, Unavailable

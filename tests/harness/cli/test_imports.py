@@ -24,7 +24,31 @@ SHORT = {
     "run": ("run", "hello"),
 }
 
-FORBIDDEN = {name: HEAVY if name in {"prompt", "run"} else HEAVY | {"jinja2"} for name in SHORT}
+WHOLE = {
+    "harness.harness",
+    "harness.bootstrap.composition",
+    "harness.agents.record",
+    "harness.conversations.conversation",
+    "harness.models.port",
+    "harness.sync.registry_sync",
+    "jinja2",
+    "yaml",
+}
+"""The rest of the harness, which a command on files does not need."""
+
+VALIDATION = {"workspaces.validation", "workspaces.workspace_record", "workspaces.accounts.account"}
+"""What validates a record. A stored record was validated when it was written."""
+
+FORBIDDEN = {
+    "path": HEAVY | WHOLE | VALIDATION,
+    "ls": HEAVY | WHOLE | VALIDATION,
+    "cat": HEAVY | WHOLE | VALIDATION,
+    "log": HEAVY | WHOLE | VALIDATION,
+    "write": HEAVY | WHOLE | VALIDATION,
+    "recall": HEAVY | WHOLE | VALIDATION,
+    "prompt": HEAVY,
+    "run": HEAVY,
+}
 
 REPORT = """
 import sys

@@ -32,7 +32,7 @@ from tests.harness.messages_server import (
 from tests.harness.web.serving import Server, home_at
 from tests.harness.web.turning import Puppet
 from tests.harness.web.wire import running
-from workspaces.accounts.principal import Principal
+from workspaces.accounts.account import Principal
 from workspaces.conditions import ABSENT
 from workspaces.errors import (
     AlreadyExists,

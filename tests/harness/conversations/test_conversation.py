@@ -19,7 +19,7 @@ from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.transcript import Transcript
 from tests.machines import Flaky
-from workspaces.accounts.principal import Person
+from workspaces.accounts.account import Person
 from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Busy, LeaseLost, NotFound, Refused, Unavailable
 from workspaces.ids import UserId

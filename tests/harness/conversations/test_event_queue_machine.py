@@ -32,7 +32,7 @@ from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from tests.workspaces.coordination.test_lease_state_machine import WithoutFence
-from workspaces.accounts.principal import Person, Principal
+from workspaces.accounts.account import Person, Principal
 from workspaces.conditions import ANY
 from workspaces.coordination.claim import Claim, Claims
 from workspaces.coordination.lease import Lease, Leases

@@ -17,10 +17,11 @@ import pytest
 
 from tests.harness.laptops import Laptop
 from tests.workspaces.replicas import MemoryPrefix
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.errors import Failure
 from workspaces.history.history import History
-from workspaces.home.workspaces import is_private, private_to_user
+from workspaces.home.workspaces import private_to_user
 from workspaces.remote.registry import LiveEntry, Tombstone
 from workspaces.storage.faulty import FaultyBlobs, StoreFault
 

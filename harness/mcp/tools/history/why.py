@@ -48,7 +48,7 @@ def _why(arguments: WhyArguments, call: McpCall) -> WhyOutput:
     workspace.commit_edits()
     line = _line(arguments, workspace.history.blame(path))
     revision = workspace.history.log(start=line.revision, limit=1)[0]
-    reasons = TurnReasons(call.caller.services.conversations)
+    reasons = TurnReasons(lambda: call.caller.services.conversations)
     return WhyOutput(
         path=path,
         line_number=line.number,

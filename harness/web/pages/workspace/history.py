@@ -86,7 +86,7 @@ def history_page(
     _commit_edits(place)
     wanted = HistoryFilter(path.strip(), author.strip(), conversation.strip())
     found, following, is_whole = _find(place.history, wanted, start)
-    reasons = TurnReasons(caller.conversations)
+    reasons = TurnReasons(lambda: caller.conversations)
     return shown(
         request,
         "history.html",
@@ -122,7 +122,7 @@ def revision_page(
         conversation_id=conversation_id,
         conversation_key=key,
         agent_id=one.trailers.get("Agent", "").partition(" ")[0],
-        why=TurnReasons(caller.conversations).why(one),
+        why=TurnReasons(lambda: caller.conversations).why(one),
         files=list(_differences(changes.files)),
         before=one.parents[0] if one.parents else None,
     )

@@ -10,7 +10,7 @@ from harness.bootstrap.composition import PrincipalServices
 from harness.web.http.body import JsonObject
 from harness.web.http.record_routes import RecordRoutes, record_router
 from harness.web.http.route_docs import schema_of
-from workspaces.home.workspaces import is_private
+from workspaces.accounts.stored_workspace import is_private
 from workspaces.ids import WorkspaceId
 from workspaces.validation import StrictModel, parse
 from workspaces.workspace_record import Description, Name, WorkspaceConfig, WorkspaceRecord

@@ -177,11 +177,11 @@ def test_log_groups_revisions_by_conversation_with_the_users_message(home: Path)
     assert first[0].endswith("  owner (CLI or API)")
     with Harness.open(home) as harness:
         revision = harness.workspaces.get("notes").log()[1]
-        assert TurnReasons(harness.rooms.conversations).why(revision)
+        assert TurnReasons(lambda: harness.rooms.conversations).why(revision)
         other = harness.rooms.users.create({"name": "other"})
         stranger = harness.rooms.principal.as_user(other, may_configure=False)
         theirs = harness.house.rooms(stranger).conversations
-        assert TurnReasons(theirs).why(revision) is None
+        assert TurnReasons(lambda: theirs).why(revision) is None
 
 
 def test_diff_at_a_terminal_marks_changed_words_of_similar_lines(home: Path) -> None:

@@ -12,7 +12,7 @@ from harness import Harness
 from harness.bootstrap.authentication import admin_key, start_token
 from harness.web.app import create_app
 from tests.harness.web.site import BASE, Caller, Site
-from workspaces.accounts.principal import Principal
+from workspaces.accounts.account import Principal
 
 
 @pytest.mark.parametrize(
