@@ -60,7 +60,14 @@ def test_a_failing_status_section_does_not_hide_the_remaining_sections(
     monkeypatch.setitem(SECTIONS, "jobs", jobs)
     with Harness.open(tmp_path / "home") as harness:
         sections = {section.name: section.lines for section in status(harness)}
-    assert list(sections) == ["workspaces", "tasks", "conversations", "jobs", "machines"]
+    assert list(sections) == [
+        "workspaces",
+        "tasks",
+        "conversations",
+        "schedules",
+        "jobs",
+        "machines",
+    ]
     assert [line.state for line in sections["jobs"]] == ["due", "problem"]
     assert sections["jobs"][1].remedy == "look again"
 

@@ -139,7 +139,7 @@ def test_an_unreachable_s3_stops_no_turn_and_loses_no_change(shared: Terminal) -
     assert said.code == 0
     document = said.json
     assert "revisions" in document
-    assert document["durable"]["files"] is False
+    assert document["durable"]["files"] == "here"
     failed = alone("sync", "notes")
     assert (failed.code, "unavailable" in failed.stderr) == (1, True)
     synced(shared)
