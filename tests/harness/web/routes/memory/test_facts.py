@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness import Harness
 from harness.memory.facts.fact_file import write_fact
+from harness.presentation.fact_json import fact_json
 from tests.harness.web.site import Caller, Site
 from workspaces.revision import Author
+from workspaces.workspace.workspace import Workspace
 
 DEPLOY = {
     "key": "deploy-cmd",
@@ -233,7 +240,7 @@ def test_every_refusal_under_these_paths_has_the_envelope(
     assert error(acme.user_key("bob")("GET", rows), 403)
     assert error(site.account("other")("GET", rows), 404)
     assert error(acme("GET", "/api/agents/nobody/memories"), 404)
-    assert error(acme("GET", "/api/agents/x/unknown"), 404)
+    assert error(acme("GET", "/api/agents/x/memories/y/unknown"), 404)
     assert error(acme("PUT", rows), 405)
     assert error(acme("POST", rows, content=b"x", headers={"Content-Type": "text/plain"}), 415)
     assert error(acme("POST", rows, content=b"{"), 400)
@@ -339,7 +346,76 @@ def test_the_answers_have_the_shape_that_the_document_states(
             stated = document["paths"][where][method]["responses"][str(answer.status_code)]
             schema = stated["content"]["application/json"]["schema"]
             whole = {**schema, "components": document["components"]}
-            Draft202012Validator(whole).validate(answer.json())
+            validator: Any = Draft202012Validator(whole)  # its methods have no types
+            validator.validate(answer.json())
+
+
+def test_a_fact_that_an_agent_s_bash_edits_and_one_that_the_api_writes_are_both_kept(
+    site: Site, acme: Caller, rows: str
+) -> None:
+    made = data(acme("POST", rows, json=DEPLOY), 201)
+    workspace = workspace_of(site, acme)
+    with ThreadPoolExecutor(2) as pool:
+        with workspace.command(MODEL):
+            pinned = pool.submit(acme, "PATCH", f"{rows}/{made['id']}/pin", json={"pinned": False})
+            added = pool.submit(acme, "POST", rows, json={"key": "tea", "value": "Green tea."})
+            edit = "sed -i s/npm.run/make/ facts/deploy-cmd.md; echo Oslo. > facts/city.md"
+            subprocess.run(["bash", "-ec", f"sleep 0.5; {edit}"], cwd=workspace.root, check=True)
+            assert [row["value"] for row in data(acme("GET", rows))] == [DEPLOY["value"]]
+            assert not pinned.done()
+            assert not added.done()
+        data(pinned.result())
+        data(added.result(), 201)
+    listed = {row["key"]: row for row in data(acme("GET", rows))}
+    shown = {key: (row["value"], row["source"], row["pinned"]) for key, row in listed.items()}
+    assert shown == {
+        "deploy-cmd": ("Deploy with make deploy from repo root", "auto", False),
+        "city": ("Oslo.", "auto", False),
+        "tea": ("Green tea.", "manual", False),
+    }
+
+
+def test_a_write_is_refused_while_a_command_holds_the_workspace_and_a_list_is_not(
+    site: Site, acme: Caller, rows: str
+) -> None:
+    made = data(acme("POST", rows, json=DEPLOY), 201)
+    with workspace_of(site, acme).command(MODEL):
+        begin = time.monotonic()
+        assert data(acme("GET", rows)) == [made]
+        assert time.monotonic() - begin < 5
+        refused = acme("POST", rows, json={"key": "tea", "value": "Green tea."})
+        assert error(refused, 503)
+        assert int(refused.headers["Retry-After"]) > 0
+        assert time.monotonic() - begin >= 9
+    assert data(acme("GET", rows)) == [made]
+
+
+def test_rows_are_the_same_after_every_cache_is_deleted(
+    tmp_path: Path, site: Site, acme: Caller, rows: str
+) -> None:
+    data(acme("POST", rows, json=DEPLOY), 201)
+    learned(site, acme, "city", "They live in Oslo.")
+    learned(site, acme, "tea", "Green tea.")
+    data(acme("POST", rows, json={"key": "tea", "value": "Green tea."}))
+    data(acme("POST", rows, json={"key": "deploy-cmd", "value": "make deploy"}))
+    (files_of(site, acme) / "by-hand.md").write_text("By hand.\n")
+    before = data(acme("GET", rows))
+    assert {row["key"]: row["source"] for row in before} == {
+        "deploy-cmd": "manual",
+        "city": "auto",
+        "tea": "manual",
+        "by-hand": "manual",
+    }
+    home = tmp_path / "home"
+    place, principal = workspace_of(site, acme), _principal(site, acme)
+    assert any((home / "search").iterdir())
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy, symlinks=True, ignore=shutil.ignore_patterns("search"))
+    with Harness.open(copy) as harness:
+        owner = harness.house.accounts.owner(harness.house.accounts.get(principal.account_id))
+        facts = harness.house.rooms(owner).facts.of_workspace(place.record.id)
+        after = [fact_json(fact, facts.scope) for fact in facts.list()]
+    assert after == before
 
 
 def learned(site: Site, caller: Caller, key: str, value: str) -> Any:
@@ -351,9 +427,12 @@ def learned(site: Site, caller: Caller, key: str, value: str) -> Any:
     return next(row for row in rows if row["key"] == key)
 
 
+def workspace_of(site: Site, caller: Caller) -> Workspace:
+    return site.harness.house.rooms(_principal(site, caller)).workspaces.get("team")
+
+
 def files_of(site: Site, caller: Caller) -> Path:
-    workspace = site.harness.house.rooms(_principal(site, caller)).workspaces.get("team")
-    place = workspace.root / "facts"
+    place = workspace_of(site, caller).root / "facts"
     place.mkdir(exist_ok=True)
     return place
 
