@@ -72,7 +72,15 @@ def test_the_openapi_document_is_complete(site: Site) -> None:
 VERBS = {"log": "revisions", "blame": "lines", "recall": "hits", "diff": "files"}
 """What is listed where the last word of a path is what was done."""
 
-SPELLED_ELSEWHERE = {"memory_policy", "input_schema", "archival_mode", "archival_limit"}
+SPELLED_ELSEWHERE = {
+    "memory_policy",
+    "input_schema",
+    "archival_mode",
+    "archival_limit",
+    "archival_min_score",
+    "include_user_core",
+    "include_agent_core",
+}
 """Fields of a source document or of a provider's notation."""
 
 NO_LISTS = {"/v1/usage", "/v1/agents/{id}/events/{eventId}", "/v1/conversations/{id}"}

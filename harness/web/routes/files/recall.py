@@ -42,7 +42,7 @@ HIT = object_of(
         "path": TEXT,
         "lineNumber": NUMBER,
         "content": TEXT,
-        "score": NUMBER,
+        "score": {"type": "number"},
         "workspace": TEXT,
         "updatedAt": TEXT_OR_NULL,
         "author": TEXT_OR_NULL,
