@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 from harness import Harness
 from harness.messages.message import Text, ToolCall
 from harness.messages.model_request import ModelFailure, ModelRequest
+from harness.models.anthropic.clients import AnthropicClients
+from harness.models.anthropic.model import AnthropicModel
 from harness.models.scripted import ScriptedModel
 from harness.runs.run import Run
 from harness.runs.runs import WAIT_LOOK_S, WAIT_MAX, WAITING_RUNS_MAX
 from harness.sandboxes.none import NoSandbox
+from tests.harness.messages_server import KEY, MessagesServer, says, text
 from tests.harness.turns.test_dispatcher import Gate
 from workspaces.clock import ManualClock
 from workspaces.errors import AgentRunning, NotFound, Refused, TooMany
@@ -185,15 +189,20 @@ def test_a_run_whose_turn_was_refused_before_it_began_fails_with_that_code(
     assert run.turn_id is None
 
 
-def test_a_run_starts_fresh_and_its_request_holds_no_word_of_chat(scripted: Scripted) -> None:
-    harness, model = scripted("hello", "hi again", "done", "done too")
-    harness.run("the chat says zebra", conversation="c1")
-    harness.run("and giraffe", is_shared=True)
-    ran(harness, "a first run about an okapi")
-    ran(harness, "a second run")
-    last = model.requests[-1]
-    assert [message.text for message in last.messages] == ["a second run"]
-    assert not any(word in repr(last) for word in ("zebra", "giraffe", "okapi", "hello"))
+def test_a_run_starts_fresh_and_the_models_server_receives_no_word_of_chat(
+    tmp_path: Path, server: MessagesServer
+) -> None:
+    server.answers(*(says(text(line)) for line in ("hello", "hi again", "done", "done too")))
+    model = AnthropicModel("claude-test", AnthropicClients(KEY, server.url))
+    with Harness.open(tmp_path / "home", model=model, sandbox=NoSandbox("not here")) as harness:
+        harness.run("the chat says zebra", conversation="c1")
+        harness.run("and giraffe", is_shared=True)
+        ran(harness, "a first run about an okapi")
+        ran(harness, "a second run")
+    last = server.requests[-1]
+    assert [message["role"] for message in last["messages"]] == ["user"]
+    assert "a second run" in json.dumps(last["messages"])
+    assert not any(word in json.dumps(last) for word in ("zebra", "giraffe", "okapi", "hello"))
 
 
 def test_deleting_an_agent_deletes_its_runs_and_says_so(scripted: Scripted) -> None:
