@@ -11,13 +11,14 @@ from itertools import pairwise
 from harness.memory.blocks.block import entry_starts
 from workspaces.errors import Refused
 
-_MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
+_MARK = re.compile(r"[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]++")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 
 
 def with_entry(content: str, text: str) -> str:
     """Return the content with one more entry at its end; unchanged if it has the entry already."""
-    if any(_plain(one) == _plain(text) for one, _, _ in _entries(content)):
+    wanted = _plain(text)
+    if any(_plain(one) == wanted for one, _, _ in _entries(content)):
         return content
     return f"{content}\n{_as_entry(text)}" if content else _as_entry(text)
 
@@ -72,7 +73,8 @@ def _place_of(content: str, entry: str) -> tuple[int, int]:
 
 def _plain(entry: str) -> str:
     """Return the text of an entry without its list mark and without differences in white space."""
-    return " ".join(_MARK.sub("", entry, count=1).split())
+    mark = _MARK.match(entry)
+    return " ".join(entry[mark.end() if mark else 0 :].split())
 
 
 def _as_entry(text: str) -> str:
