@@ -22,9 +22,6 @@ from workspaces.timestamp import stamp_of
 FRAMES_MAX = 20
 """The most stack frames of an error; the innermost ones show where it arose."""
 
-logging.getLogger("harness").addHandler(logging.NullHandler())
-"""Where nobody set up logging, as in a command, nothing is printed."""
-
 _SECRET = re.compile(r"\b(whu?_|sk-|Bearer )[A-Za-z0-9_-]{4,}")
 
 
@@ -49,6 +46,23 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             line |= _error_facts(record.exc_info[1])
         return masked(json.dumps(line, default=str))
+
+
+class CommandWarnings(logging.Handler):
+    """What a command prints where nobody has set up logging: warnings in words, and no events.
+
+    An event is for the log of a server. The person at a command is told of it by the command itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not hasattr(record, "facts") and not logging.getLogger().handlers:
+            sys.stderr.write(f"{record.getMessage()}\n")
+
+
+logging.getLogger("harness").addHandler(CommandWarnings())
 
 
 def log_json_lines(stream: TextIO | None = None) -> None:

@@ -142,7 +142,7 @@ def test_entries_are_streamed_by_a_server_that_does_not_run_the_turn(two: Neighb
 def test_a_call_is_approved_through_another_server(two: Neighbours) -> None:
     waiting = asked_to_allow(two)
     path = f"/v1/conversations/{waiting['conversationId']}/approvals"
-    assert two.there.ask("GET", path)["pending"] == waiting["pending"]
+    assert two.there.ask("GET", path)["approvals"] == waiting["pending"]
     two.provider.answers(says(text("Written.")))
     approvals = [{"callId": "toolu_1", "allowed": True}]
     with two.there.opened("POST", path, {"approvals": approvals, "stream": True}) as answer:
