@@ -11,6 +11,7 @@ from harness.mcp.tools.history.when_did import WHEN_DID
 from harness.mcp.tools.history.why import WHY
 from harness.mcp.tools.memory.decisions import GET_MY_DECISIONS
 from harness.mcp.tools.memory.facts import DELETE_FACT, LIST_FACTS, PUT_FACT
+from harness.mcp.tools.memory.update_memory import UPDATE_BLOCK
 
 TOOLS: tuple[AnyMcpTool, ...] = (
     RECALL,
@@ -23,6 +24,7 @@ TOOLS: tuple[AnyMcpTool, ...] = (
     WHEN_DID,
     RECALL_AT,
     WHATS_NEW,
+    UPDATE_BLOCK,
     LIST_FACTS,
     PUT_FACT,
     DELETE_FACT,

@@ -63,6 +63,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "when_did": {"words": "green tea"},
     "recall_at": {"query": "which tea", "at": "2199-01-01"},
     "whats_new": {"since": "2020-01-01"},
+    "update_memory": {"block": "core", "operation": "add", "text": "likes short answers"},
     "list_facts": {"source": "manual"},
     "put_fact": {"key": "deploy-day", "value": "Thursday"},
     "delete_fact": {"fact": "deploy-day"},
@@ -70,8 +71,8 @@ RIGHT: dict[str, dict[str, Any]] = {
 }
 """One right call of each tool, on a workspace that has notes/tea.md and notes/edited.md."""
 
-WITHOUT_WORKSPACE = {"get_my_decisions"}
-WRITING = {"write", "edit", "put_fact", "delete_fact"}
+WITHOUT_WORKSPACE = {"get_my_decisions", "update_memory"}
+WRITING = {"write", "edit", "put_fact", "delete_fact", "update_memory"}
 
 FILES = {"notes/tea.md": "- drinks green tea\n", "notes/edited.md": "- old\n"}
 
@@ -243,6 +244,30 @@ def test_a_fact_is_set_as_auto_and_a_stale_version_shows_the_fact_as_it_is_now(
     run(work)
     (row,) = place.server.ask("GET", rows)["data"]
     assert (row["value"], row["source"]) == ("black", "auto")
+
+
+def test_a_block_is_changed_by_compare_and_set_and_a_stale_version_shows_it_as_it_is_now(
+    place: Place,
+) -> None:
+    async def work() -> None:
+        async with place.connected("http", "auto") as client:
+
+            async def update(**arguments: Any) -> Any:
+                stated = {"block": "archival", "agent_id": "assistant", "scope": "agent"}
+                return await client.call_tool("update_memory", {**stated, **arguments})
+
+            first = await update(operation="add", text="Harbour: prices by June")
+            assert first.structured_content is not None
+            version = first.structured_content["block"]["version"]
+            second = await update(operation="rewrite", text="- Larsen: passed", version=version)
+            assert "- Larsen: passed" in text_of(second)
+            stale = await update(operation="rewrite", text="- mine", version=version)
+            assert stale.is_error
+            assert "Larsen: passed" in text_of(stale)
+
+    run(work)
+    path = "/api/v1/memory/blocks/archival?agent_id=assistant"
+    assert place.server.ask("GET", path)["content"] == "- Larsen: passed"
 
 
 def test_a_pin_that_a_client_writes_into_a_file_is_put_back_and_told(place: Place) -> None:
