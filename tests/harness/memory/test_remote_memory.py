@@ -68,9 +68,10 @@ def elsewhere(opened: Open, library: Workspace, model: ScriptedModel) -> Harness
 
 
 def bare(machine: Harness, library: Workspace) -> bool:
-    """Whether nothing of the library lies on this machine."""
-    found = machine.settings.home.root.rglob(f"*{library.namespace}*")
-    return not list(found)
+    """Whether nothing of the library lies on this machine but the card of its record."""
+    home = machine.settings.home
+    found = set(home.root.rglob(f"*{library.namespace}*"))
+    return found <= {home.card(library.namespace)}
 
 
 def desk_of(machine: Harness, *mounts: dict[str, Any]) -> ToolContext:
