@@ -35,7 +35,9 @@ class MemoryPolicy(StrictModel):
     archival_min_score: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """The lowest score of an archival line that is shown."""
     include_user_core: bool = True
+    """Show the user's core block."""
     include_agent_core: bool = True
+    """Show the core block of the user with the active agent."""
 
     @classmethod
     def of(cls, policy: MemoryPolicy | PolicyKeys | None) -> MemoryPolicy | None:
