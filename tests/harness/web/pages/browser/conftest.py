@@ -1,4 +1,4 @@
-"""A real browser, one process for each test session, and a home that is served to it."""
+"""A real browser, one process for these tests, and a home that is served to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--disable-dev-shm-usage", "--disable-gpu"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its loop runs in this thread: other tests must not see it
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

@@ -153,7 +153,9 @@ def test_a_user_key_runs_turns_and_sees_only_its_own_events(acme: Caller, puppet
         other.refused(404, "GET", "/v1/agents/helper/events/e1")
         other.refused(404, "GET", "/v1/agents/helper/events/e1/stream")
         other.refused(404, "GET", f"/v1/conversations/{done['conversationId']}")
-        other.refused(404, "POST", TURNS, json=said("mine"))  # the key of her conversation
+    puppet.stops("for bob, with the key that ada uses")
+    own = taken(bob, "helper", "mine")
+    assert own["conversationId"] != done["conversationId"]
     puppet.stops("for bob")
     assert taken(bob, "helper", "e1", key="c2")["reply"] == "for bob"
 
