@@ -17,13 +17,12 @@ Whoever asks brings the database up to date. Writers do nothing for it.
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from workspaces.errors import NotFound, Unavailable
+from workspaces.errors import NotFound
 from workspaces.history.combined_log import CombinedChange, RevisionFiles, revisions_since
 from workspaces.history.file_origin_table import (
     FileEvent,
@@ -52,7 +51,8 @@ from workspaces.history.source import (
     source_of,
     stated_origin,
 )
-from workspaces.localfs.sqlite_file import copy_to_memory, is_unwritable, remove, transaction
+from workspaces.localfs.rebuildable_database import RebuildableDatabase
+from workspaces.localfs.sqlite_file import transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp, moment_of
@@ -71,11 +71,13 @@ class FileOrigins:
     """The file origins of one history. Threads and processes may share the database file."""
 
     def __init__(self, file: Path, history: History) -> None:
-        self.file = file
-        """The namespace's search database. Other caches of what files say lie there too."""
+        """`file` is the namespace's search database. Other caches of what files say lie there too."""
+        self._database = RebuildableDatabase(file, connect)
         self._history = history
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def file(self) -> Path:
+        return self._database.file
 
     def origin_of(self, path: WorkspacePath) -> FileOrigin:
         """Return the origin of a file of the newest revision.
@@ -107,32 +109,19 @@ class FileOrigins:
 
     def rebuild(self) -> None:
         """Empty the database and read every revision again."""
-        with self._lock:
-            database = self._database()
-            with transaction(database):
-                empty(database)
+        with self._database.held() as database, transaction(database):
+            empty(database)
         self._ask(lambda _: None)
 
     def close(self) -> None:
-        with self._lock:
-            self._disconnect()
+        self._database.close()
 
     def _ask(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        with self._lock:
-            try:
-                return self._read_at_tip(read)
-            except (sqlite3.OperationalError, OSError) as error:
-                if self._connection is None or not _is_unwritable(error):
-                    raise Unavailable(self.file.name, str(error)) from error
-                # the disk takes no write: go on in memory
-                self._connection = copy_to_memory(self._connection)
-                return self._read_at_tip(read)
-            except sqlite3.DatabaseError:  # damaged: rebuild it, the history holds everything in it
-                self._remove()
-                return self._read_at_tip(read)
+        return self._database.ask(lambda database: self._read_at_tip(database, read))
 
-    def _read_at_tip(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        database = self._database()
+    def _read_at_tip(
+        self, database: sqlite3.Connection, read: Callable[[sqlite3.Connection], _T]
+    ) -> _T:
         while True:
             tip = self._history.tip()
             with transaction(database, "DEFERRED"):  # one snapshot: the rows belong to this tip
@@ -183,21 +172,6 @@ class FileOrigins:
         data = self._history.read(blob)
         body = body_of(path, data)
         return blob if len(body) == len(data) else blob_id(body)
-
-    def _database(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self.file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._connection = connect(self.file)
-        return self._connection
-
-    def _remove(self) -> None:
-        self._disconnect()
-        remove(self.file)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 class _Events:
@@ -343,7 +317,3 @@ def _order(event: FileEvent) -> tuple[str, RevisionId]:
 
 def _place(committed: int, at: Stamp) -> str:
     return f"{committed:014d} {at}"
-
-
-def _is_unwritable(error: Exception) -> bool:
-    return isinstance(error, sqlite3.Error) and is_unwritable(error)

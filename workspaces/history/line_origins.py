@@ -19,14 +19,13 @@ one. If the old tip is no ancestor at all, the database starts from the first re
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from workspaces.errors import NotFound, Unavailable
+from workspaces.errors import NotFound
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.history import LOG_ENTRIES_MAX, History
 from workspaces.history.line_matching import shared, split_lines
@@ -46,7 +45,8 @@ from workspaces.history.line_origin_table import (
     tip_of,
 )
 from workspaces.history.revision_step import BlobChange, RevisionStep
-from workspaces.localfs.sqlite_file import copy_to_memory, is_unwritable, remove, transaction
+from workspaces.localfs.rebuildable_database import RebuildableDatabase
+from workspaces.localfs.sqlite_file import transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
@@ -73,10 +73,8 @@ class LineOrigins:
     """The line origins of one history. Threads and processes may share the database file."""
 
     def __init__(self, file: Path, history: History) -> None:
-        self._file = file
+        self._database = RebuildableDatabase(file, connect)
         self._history = history
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
 
     def origins(self, path: WorkspacePath) -> list[RevisionId]:
         """Return the origin of each line of the file in the newest revision.
@@ -163,35 +161,23 @@ class LineOrigins:
 
     def rebuild(self) -> None:
         """Empty the database and read every revision again, from the first to the newest."""
-        with self._lock:
-            reset(self._database())
+        with self._database.held() as database:
+            reset(database)
         self._ask(lambda _: None)
 
     def forget(self) -> None:
         """Delete the database file, because the history is being deleted."""
-        with self._lock:
-            self._remove()
+        self._database.remove()
 
     def close(self) -> None:
-        with self._lock:
-            self._disconnect()
+        self._database.close()
 
     def _ask(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        with self._lock:
-            try:
-                return self._read_at_tip(read)
-            except (sqlite3.OperationalError, OSError) as error:
-                if self._connection is None or not _is_unwritable(error):
-                    raise Unavailable(self._file.name, str(error)) from error
-                # the disk takes no write: go on in memory
-                self._connection = copy_to_memory(self._connection)
-                return self._read_at_tip(read)
-            except sqlite3.DatabaseError:  # damaged: rebuild it, the history holds everything in it
-                self._remove()
-                return self._read_at_tip(read)
+        return self._database.ask(lambda database: self._read_at_tip(database, read))
 
-    def _read_at_tip(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
-        database = self._database()
+    def _read_at_tip(
+        self, database: sqlite3.Connection, read: Callable[[sqlite3.Connection], _T]
+    ) -> _T:
         while True:
             tip = self._history.tip()
             with transaction(database, "DEFERRED"):  # one snapshot: the rows belong to this tip
@@ -218,21 +204,6 @@ class LineOrigins:
 
     def _read_lines(self, blob: ObjectId) -> list[bytes]:
         return split_lines(self._history.read(blob))
-
-    def _database(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            self._connection = connect(self._file)
-        return self._connection
-
-    def _remove(self) -> None:
-        self._disconnect()
-        remove(self._file)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _apply_step(
@@ -299,7 +270,3 @@ def _first_and_newest(
         number_of(database, revision.id, history.believable(revision.at)) for revision in ends
     )
     return first, newest
-
-
-def _is_unwritable(error: Exception) -> bool:
-    return isinstance(error, sqlite3.Error) and is_unwritable(error)
