@@ -11,6 +11,7 @@ from harness.tools.port import Tool
 from harness.tools.put_back_note import put_back_note
 from harness.tools.tool_context import ToolContext, path_of
 from workspaces.errors import Conflict, Refused
+from workspaces.paths import WorkspacePath
 from workspaces.validation import StrictModel
 
 TRIES_MAX = 5
@@ -30,13 +31,9 @@ def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
     path = path_of(arguments.path)
     for _ in range(TRIES_MAX):
         file = context.read(mount, path)
-        try:
-            before = file.data.decode()
-        except UnicodeDecodeError as error:
-            raise Refused("path", path, "is not a text file") from error
-        count = before.count(arguments.old)
-        _check_count(arguments, count)
-        after = before.replace(arguments.old, arguments.new)
+        after, count = replaced(
+            file.data, path, old=arguments.old, new=arguments.new, is_all=arguments.all
+        )
         try:
             written = mount.here.write(path, after, by=context.author(call_id), expect=file.version)
         except Conflict:
@@ -51,14 +48,27 @@ def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
     )
 
 
-def _check_count(arguments: EditInput, count: int) -> None:
+def replaced(
+    data: bytes, path: WorkspacePath, *, old: str, new: str, is_all: bool
+) -> tuple[str, int]:
+    """Return a file's text with `new` in place of `old`, and the number of places. With `is_all` there may
+    be several.
+
+    Raises: Refused if the file is no text, or if `old` is not in it once.
+    """
+    try:
+        before = data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("path", path, "is not a text file") from error
+    count = before.count(old)
     if count == 0:
         rule = "is not in the file as it is now"
-        raise Refused("old", arguments.old, rule, remedy="read the file and copy the text exactly")
-    if count > 1 and not arguments.all:
+        raise Refused("old", old, rule, remedy="read the file and copy the text exactly")
+    if count > 1 and not is_all:
         rule = f"is in the file {count} times"
         remedy = "include a neighbouring line to make it unique, or pass all: true"
-        raise Refused("old", arguments.old, rule, remedy=remedy)
+        raise Refused("old", old, rule, remedy=remedy)
+    return before.replace(old, new), count
 
 
 def _asks(arguments: EditInput, context: ToolContext) -> Mount | None:

@@ -14,6 +14,7 @@ from harness.mcp.tool import (
     ToolOutput,
     cut,
 )
+from harness.tools.files.edit import replaced
 from harness.tools.tool_context import path_of
 from workspaces.errors import NotFound, Refused
 from workspaces.file import as_bytes
@@ -79,25 +80,10 @@ def _edit(arguments: EditArguments, call: McpCall) -> WriteOutput:
     def edited(before: bytes | None) -> bytes:
         if before is None:
             raise NotFound("file", path, remedy="see with glob what there is")
-        return _replaced(arguments, path, before)
+        text, _ = replaced(before, path, old=arguments.old, new=arguments.new, is_all=arguments.all)
+        return as_bytes(text)
 
     return _output(workspace.decided.edit(path, edited, by=call.caller.author, check=check))
-
-
-def _replaced(arguments: EditArguments, path: WorkspacePath, before: bytes) -> bytes:
-    try:
-        text = before.decode()
-    except UnicodeDecodeError as error:
-        raise Refused("path", path, "is not a text file") from error
-    count = text.count(arguments.old)
-    if count == 0:
-        rule = "is not in the file as it is now"
-        raise Refused("old", arguments.old, rule, remedy="read the file and copy the text exactly")
-    if count > 1 and not arguments.all:
-        rule = f"is in the file {count} times"
-        remedy = "include a neighbouring line to make it unique, or pass all: true"
-        raise Refused("old", arguments.old, rule, remedy=remedy)
-    return as_bytes(text.replace(arguments.old, arguments.new))
 
 
 def _check(workspace: Workspace, path: WorkspacePath, wanted: str | None) -> VersionCheck:
