@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli.console.config_change import confirm_change, own_command, show_change
-from harness.cli.console.console import HomeOption, JsonOption, notes, opened, print_json
+from harness.cli.console.config_change import apply_change, own_command, report_change
+from harness.cli.console.console import HomeOption, JsonOption, opened
 
 if TYPE_CHECKING:
     from harness import Harness
@@ -102,18 +102,10 @@ def install(
         else:
             entry = _entry(harness, workspace, is_http=http)
             change = configurations.use(host, host.place, host.entry(entry))
-        if not as_json:
-            show_change(change)
-        is_confirmed = yes or (not as_json and change.is_one and confirm_change())
-        if is_confirmed:
-            configurations.carry_out(host, change)
-    advice = render(host.advice, host=client, variable=KEY_VARIABLE if http else None)
-    if as_json:
-        document = {"client": client, "file": str(host.place), "applied": is_confirmed}
-        print_json({**document, "diff": change.diff(), "advice": "" if undo else advice})
-    elif is_confirmed and not undo:
-        notes().print(advice, markup=False)
-    return 0 if is_confirmed or as_json or not change.is_one else 1
+        is_applied = apply_change(configurations, host, change, is_allowed=yes, as_json=as_json)
+    variable = KEY_VARIABLE if http else None
+    advice = "" if undo else render(host.advice, host=client, variable=variable)
+    return report_change(client, change, advice, is_applied=is_applied, as_json=as_json)
 
 
 def _entry(harness: Harness, workspace: str | None, *, is_http: bool) -> McpEntry:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 import typer
 
-from harness.cli.console.config_change import confirm_change, own_command, show_change
+from harness.cli.console.config_change import apply_change, own_command, report_change
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
-    notes,
     opened,
     path,
-    print_json,
 )
 
 if TYPE_CHECKING:
@@ -71,17 +69,10 @@ def use(
             place = harness.workspaces.get(workspace or harness.settings.default_workspace)
             change = configurations.use(integration, file, _use(harness, place, integration))
             advice = _advice(integration, place, project)
-        if not as_json:
-            show_change(change)
-        is_confirmed = yes or (not as_json and change.is_one and confirm_change())
-        if is_confirmed:
-            configurations.carry_out(integration, change)
-    if as_json:
-        document = {"client": client, "file": str(file), "applied": is_confirmed}
-        print_json({**document, "diff": change.diff(), "advice": advice})
-    elif is_confirmed and advice:
-        notes().print(advice, markup=False)
-    return 0 if is_confirmed or as_json or not change.is_one else 1
+        is_applied = apply_change(
+            configurations, integration, change, is_allowed=yes, as_json=as_json
+        )
+    return report_change(client, change, advice, is_applied=is_applied, as_json=as_json)
 
 
 def _client(name: ClientName) -> Integration:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from harness.cli.console.console import notes, print_styled
+from harness.cli.console.console import notes, print_json, print_styled
 
 if TYPE_CHECKING:
-    from harness.integrations.config_edit import FileEdit
+    from harness.integrations.config_edit import Configurations, FileEdit
+    from harness.integrations.integration import Integration
 
 
 def own_command() -> list[str]:
@@ -23,7 +24,42 @@ def own_command() -> list[str]:
     return [str(Path(program).absolute())] if program else [sys.executable, "-m", "harness.cli.app"]
 
 
-def show_change(change: FileEdit) -> None:
+def apply_change(
+    configurations: Configurations,
+    integration: Integration,
+    change: FileEdit,
+    *,
+    is_allowed: bool,
+    as_json: bool,
+) -> bool:
+    """Show a change, ask the person unless it is allowed already, and make it. Return True if it was made.
+
+    With `as_json` nothing is shown or asked.
+
+    Raises:
+        Refused: the person must be asked, and standard input is no terminal.
+    """
+    if not as_json:
+        _show(change)
+    is_confirmed = is_allowed or (not as_json and change.is_one and _confirm())
+    if is_confirmed:
+        configurations.carry_out(integration, change)
+    return is_confirmed
+
+
+def report_change(
+    client: str, change: FileEdit, advice: str, *, is_applied: bool, as_json: bool
+) -> int:
+    """Print what was done, and further instructions. Return the exit code: 1 for a change not made."""
+    if as_json:
+        document = {"client": client, "file": str(change.file), "applied": is_applied}
+        print_json({**document, "diff": change.diff(), "advice": advice})
+    elif is_applied and advice:
+        notes().print(advice, markup=False)
+    return 0 if is_applied or as_json or not change.is_one else 1
+
+
+def _show(change: FileEdit) -> None:
     from harness.cli.console.diff_printer import styled_patch
 
     if change.is_one:
@@ -32,7 +68,7 @@ def show_change(change: FileEdit) -> None:
         notes().print(f"{change.file} already has this setting", markup=False)
 
 
-def confirm_change() -> bool:
+def _confirm() -> bool:
     """Ask the person at the terminal to confirm the change.
 
     Raises:
