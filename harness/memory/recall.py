@@ -9,6 +9,7 @@ from typing import Any
 
 from workspaces.errors import Refused
 from workspaces.history.history import HEAD, View
+from workspaces.search.index import OnIndexProgress
 from workspaces.search.recall import EVERYTHING, RecallHit, Scope
 from workspaces.timestamp import Stamp, stamp_of
 from workspaces.workspace.workspace import Workspace
@@ -51,20 +52,30 @@ def recall(
     limit: int = 10,
     scope: Scope = EVERYTHING,
     view: View = HEAD,
+    on_progress: OnIndexProgress | None = None,
 ) -> list[Hit]:
-    """Return the best lines of all these workspaces. Equal lines keep the order of the workspaces."""
+    """Return the best lines of all these workspaces. Equal lines keep the order of the workspaces.
+
+    `on_progress` is told how far each index has come, as `Index.find` brings it up to date."""
     searched = [SearchedPlace(name, workspace, scope) for name, workspace in places]
-    return recall_in(searched, query, limit=limit, view=view)
+    return recall_in(searched, query, limit=limit, view=view, on_progress=on_progress)
 
 
 def recall_in(
-    places: Iterable[SearchedPlace], query: str, *, limit: int = 10, view: View = HEAD
+    places: Iterable[SearchedPlace],
+    query: str,
+    *,
+    limit: int = 10,
+    view: View = HEAD,
+    on_progress: OnIndexProgress | None = None,
 ) -> list[Hit]:
     """Return the best lines of workspaces that are searched each in a scope of its own."""
     hits: Sequence[Hit] = [
         Hit(place.name, line)
         for place in places
-        for line in place.workspace.recall.find(query, limit=limit, view=view, scope=place.scope)
+        for line in place.workspace.recall.find(
+            query, limit=limit, view=view, scope=place.scope, on_progress=on_progress
+        )
     ]
     ranked = sorted(hits, key=lambda hit: (not hit.line.is_named, -hit.line.score))
     return ranked[:limit]

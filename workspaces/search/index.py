@@ -94,6 +94,7 @@ class Index:
         limit: int,
         keep: Callable[[str], bool] | None = None,
         only: Callable[[str, int, int], bool] | None = None,
+        on_progress: OnIndexProgress | None = None,
     ) -> list[ScoredUnit]:
         """Index the changed texts, then return the best `limit` units. For an empty query, return the first
         units by name and line. `keep` selects texts by name. `only` selects units by name, first line and
@@ -113,7 +114,7 @@ class Index:
             )
             return list(islice(wanted, limit))
 
-        return self._ask(source, read, query=query)
+        return self._ask(source, read, query=query, on_progress=on_progress)
 
     def catch_up(self, source: TextSource, on_progress: OnIndexProgress | None = None) -> int:
         """Index the changed texts. Return the number of units in the index afterwards."""

@@ -101,7 +101,13 @@ class Recall:
         self._viewed = Index(file.with_name(f"{file.stem}.view.db"), embedder)
 
     def find(
-        self, query: str, *, limit: int = 10, view: View = HEAD, scope: Scope = EVERYTHING
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        view: View = HEAD,
+        scope: Scope = EVERYTHING,
+        on_progress: OnIndexProgress | None = None,
     ) -> list[RecallHit]:
         """Return the lines that a query is about, best first. For an empty query, return the first lines.
 
@@ -121,6 +127,7 @@ class Recall:
             limit=limit,
             keep=scope.includes_path if scope.paths or scope.kinds else None,
             only=includes_line if scope.since or scope.by else None,
+            on_progress=on_progress,
         )
         hits: list[RecallHit] = []
         for unit in units:

@@ -80,7 +80,6 @@ def _cut(text: str) -> str:
 
 def _recall(arguments: RecallArguments, call: McpCall) -> RecallOutput:
     workspace = call.caller.workspace(arguments.workspace)
-    workspace.recall.catch_up(lambda done, total: call.progress(done, total, "indexing"))
     hits = recall(
         [(workspace.record.name, workspace)],
         arguments.query,
@@ -91,6 +90,7 @@ def _recall(arguments: RecallArguments, call: McpCall) -> RecallOutput:
             None if arguments.since is None else since_of(arguments.since),
             arguments.by,
         ),
+        on_progress=lambda done, total: call.progress(done, total, "indexing"),
     )
     return shown_hits(hits)
 
