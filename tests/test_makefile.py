@@ -21,6 +21,13 @@ ROOT = Path(__file__).parent.parent
 def test_make_run_serves_the_home_at_the_port_that_it_is_given_and_opens_a_browser(
     arguments: tuple[str, ...], options: str
 ) -> None:
-    command = ["make", "--dry-run", "--assume-old=.venv/.installed", "run", *arguments]
+    command = [
+        "make",
+        "--no-print-directory",
+        "--dry-run",
+        "--assume-old=.venv/.installed",
+        "run",
+        *arguments,
+    ]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert told.splitlines()[-1].rstrip().endswith(f"/harness up {options}")

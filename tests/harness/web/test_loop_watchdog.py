@@ -88,26 +88,28 @@ def test_each_stall_is_one_warning_with_its_duration_and_stack(
     with running(tmp_path / "home") as server:
         app = cast(FastAPI, server.server.config.app)
         app.add_api_route("/nap", nap)
-        naps = asked_until_told(server)
-        (told, *others) = stalls(server.log.getvalue())
-    assert len(others) < naps
+        naps, told = asked_until_told(server)
+        logged = [stall for stall in stalls(server.log.getvalue()) if is_of_nap(stall)]
+    assert len(logged) <= naps
     assert told["level"] == "warning"
-    assert STALL_S < told["seconds"] < 0.3 + STALL_S
     assert told["still"] is False
     assert told["where"][-1].startswith(f"{__file__}:")
-    assert told["where"][-1].endswith(" nap")
 
 
-def asked_until_told(server: Running) -> int:
-    """How often it was asked for: what a busy machine takes of a stall is not told."""
+def is_of_nap(stall: dict[str, Any]) -> bool:
+    return bool(stall["where"]) and stall["where"][-1].endswith(" nap")
+
+
+def asked_until_told(server: Running) -> tuple[int, dict[str, Any]]:
+    """How often it was asked for, and a stall told with its true duration: a busy machine hides some stalls
+    and makes others longer."""
     for number in range(1, 100):
         assert server.ask(server.head("GET", "/nap")).status == 200
         assert server.is_well  # whoever is told of it is told by now, or in a moment
-        try:
-            assert_never_stood_still(server.log.getvalue())
-        except AssertionError:
-            return number
-    raise AssertionError("no stall was told")
+        for stall in stalls(server.log.getvalue()):
+            if is_of_nap(stall) and STALL_S < stall["seconds"] < 0.3 + STALL_S:
+                return number, stall
+    raise AssertionError("no stall was told with its duration")
 
 
 def test_a_stall_that_does_not_end_is_logged_while_still_blocked(

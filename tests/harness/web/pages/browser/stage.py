@@ -7,10 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Error, Locator, Page, expect
 
 from harness import Harness
 from harness.web.app import ServerTimeouts, create_app
@@ -21,6 +22,7 @@ Hands = Literal["mouse", "keyboard", "no script"]
 
 TABS_MAX = 120
 WAIT_MS = 60_000
+LOOKS_MAX = 20
 
 MARKS = (
     "x-canary, [onerror], [onload], [onclick], [onfocus], [style], "
@@ -150,9 +152,18 @@ class Person:
 
     def looks(self) -> None:
         """See that the page is whole: it fits the window, and no text has become an element."""
-        self.page.wait_for_load_state("domcontentloaded")
-        if self.hands == "no script":  # the browser evaluates nothing in such a page
-            return
+        for attempt in count(1):
+            self.page.wait_for_load_state("domcontentloaded")
+            if self.hands == "no script":  # the browser evaluates nothing in such a page
+                return
+            try:
+                self._looks_once()
+                return
+            except Error as error:  # a pressed key may lead to the next page in the middle of it
+                if attempt == LOOKS_MAX or "navigation" not in error.message:
+                    raise
+
+    def _looks_once(self) -> None:
         assert_harmless(self.page)
         wide = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{self.page.url} is {wide} px wider than the window"
@@ -163,5 +174,5 @@ def assert_harmless(page: Page) -> None:
     count = found.count()
     assert count == 0, f"{page.url}: {found.first.evaluate('one => one.outerHTML')}"
     assert not page.evaluate("Boolean(window.canary_ran)"), f"a script ran at {page.url}"
-    assert page.locator("main#main").count() == 1
-    assert page.locator("header.top").count() == 1
+    expect(page.locator("main#main")).to_have_count(1, timeout=WAIT_MS)
+    expect(page.locator("header.top")).to_have_count(1, timeout=WAIT_MS)
