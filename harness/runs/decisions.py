@@ -102,6 +102,16 @@ class DecisionView:
     decision: Decision
     conviction: JsonObject | None
 
+    @property
+    def why_closed(self) -> str | None:
+        """The rule by which the decision is not examined again; None if it may be."""
+        card, status = self.decision.card, self.run.resolution_status
+        if card.re_examinable is False:
+            return f"is a {card.type}, which is not examined again"
+        if card.re_examinable == "until_resolved" and status in CLOSED:
+            return f"is {status}, and is not examined again"
+        return None
+
     def as_json(self) -> JsonObject:
         return {
             "runId": self.run.id,
@@ -254,11 +264,8 @@ class Decisions:
         """
         view = self.get(run_id)
         run, card = view.run, view.decision.card
-        if card.re_examinable is False:
-            raise Refused("run", run_id, f"is a {card.type}, which is not examined again")
-        if card.re_examinable == "until_resolved" and run.resolution_status in CLOSED:
-            rule = f"is {run.resolution_status}, and is not examined again"
-            raise Refused("run", run_id, rule)
+        if view.why_closed is not None:
+            raise Refused("run", run_id, view.why_closed)
         slots = [
             {"name": attribute(name), "text": fenced(value)}
             for name, value in card.slot_values(view.decision.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.web.pages.account import keys, overview, sign_in, usage
-from harness.web.pages.agent import agent, conversation, prompt, runs
+from harness.web.pages.agent import agent, conversation, decisions, prompt, runs
 from harness.web.pages.workspace import files, history, memory, problems, recall
 
 PAGES = (
@@ -21,5 +21,6 @@ PAGES = (
     agent.router,
     prompt.router,
     runs.router,
+    decisions.router,
     conversation.router,
 )

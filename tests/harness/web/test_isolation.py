@@ -126,6 +126,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/a/{id}/memory"): Case("agent", form={"do": "reset"}),
     ("GET", "/runs/{id}"): Case("run"),
     ("POST", "/runs/{id}/cancel"): Case("run", form={}),
+    ("POST", "/runs/{id}/outcome"): Case("run", form={"do": "clear"}),
+    ("POST", "/runs/{id}/re-examine"): Case("run", form={}),
     ("GET", "/c/{id}"): Case("conversation"),
     ("GET", "/c/{id}/turns/{turn}"): Case("conversation"),
     ("GET", "/c/{id}/export"): Case("conversation"),
@@ -145,6 +147,7 @@ for _family in ("workspace", "agent"):
     }
 
 NOTHING_TO_NAME = {
+    ("GET", "/decisions"),
     ("POST", "/accounts"),
     ("GET", "/accounts/me"),
     ("PATCH", "/accounts/me"),

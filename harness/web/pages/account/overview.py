@@ -16,9 +16,9 @@ from harness.runs.active_memory import MemoryView
 from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.caller import Caller, services_of
 from harness.web.pages.account.sign_in import signed_in
-from harness.web.pages.agent.runs import is_owner
+from harness.web.pages.agent.decisions import doubted
 from harness.web.pages.parts.form import Form
-from harness.web.pages.parts.rendering import led_to, link, shown
+from harness.web.pages.parts.rendering import is_owner, led_to, link, shown
 from harness.web.pages.parts.route import PageRoute
 from workspaces.errors import Failure, Forbidden, NotFound
 from workspaces.home.workspaces import private_to_user
@@ -111,6 +111,8 @@ def _page(request: Request, caller: PrincipalServices) -> Response:
     attention += _waiting(caller, agents)
     memories = caller.runs.memory_summary() if is_owner(caller) else {}
     attention += _long_sessions(agents, memories)
+    if is_owner(caller):
+        attention += _doubted(caller, agents)
     attention += _set_aside(caller)
     lines.sort(key=lambda line: line.at or "", reverse=True)
     return shown(
@@ -193,6 +195,14 @@ def _long_sessions(
         view = memories.get(agent.id)
         if view is not None and view.warning is not None:
             yield Attention("warn", agent.name, f"{view.warning}.", f"/a/{agent.id}", "Look")
+
+
+def _doubted(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterator[Attention]:
+    names = {agent.id: agent.name for agent in agents}
+    for view in doubted(caller, agents):
+        found = view.conviction or {}
+        told = f"“{view.decision.line}” has {found['score']} of 100 left: {found['action']}."
+        yield Attention("warn", names[view.run.agent_id], told, f"/runs/{view.run.id}", "Look")
 
 
 def _set_aside(caller: PrincipalServices) -> Iterator[Attention]:

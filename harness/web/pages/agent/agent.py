@@ -170,6 +170,7 @@ def _config(caller: PrincipalServices, agent: AgentRecord, form: SentForm) -> di
         "system": form.lines("system").strip() or None,
         "defaultPrompt": form.lines("defaultPrompt").strip() or None,
         "schedule": {"cron": cron, "timezone": form.text("timezone") or "UTC"} if cron else None,
+        "card": form.text("card") or None,
         "sandbox": form.text("sandbox") or None,
         "workspaces": kept,
     }

@@ -6,23 +6,33 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from harness.bootstrap.composition import PrincipalServices
+from harness.conversations.conversation import Conversation
 from harness.runs.active_memory import RUNS_BEFORE_WARNING, MemoryView
+from harness.runs.decisions import decision_in, review_in
+from harness.runs.run import Run
 from harness.runs.runs import RunView
 from harness.runtime.async_bridge import run_in_thread
+from harness.transcripts.transcript import Entry
 from harness.web.http.caller import Caller, application_of
-from harness.web.pages.agent.conversation import agent_of_id
+from harness.web.pages.agent.conversation import agent_of_id, places_of
+from harness.web.pages.agent.decisions import STATUSES
+from harness.web.pages.agent.transcript_view import turns_of
 from harness.web.pages.parts.form import Form
 from harness.web.pages.parts.markdown import rendered
-from harness.web.pages.parts.rendering import led_to, shown
+from harness.web.pages.parts.rendering import is_owner, led_to, shown
 from harness.web.pages.parts.route import PageRoute
 from harness.web.routes.runs.runs import RunPath, begin
 from harness.web.routes.talk.turns import AgentPath
+from workspaces.errors import NotFound
 from workspaces.timestamp import moment_of, stamp_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 RUNS_MAX = 50
 """Runs on one page."""
+
+ENTRIES_MAX = 60
+"""Entries of a run's turn on its page. The conversation has all of them."""
 
 
 @router.get("/a/{id}/runs", response_model=None)
@@ -38,6 +48,7 @@ def runs_page(request: Request, caller: Caller, reference: AgentPath, behind: st
         caller=caller,
         agent=agent,
         runs=found[:RUNS_MAX],
+        lines={one.run.id: made.line for one in found if (made := decision_in(one.run))},
         following=found[RUNS_MAX - 1].run.place if len(found) > RUNS_MAX else None,
         behind=behind,
         next_tick=stamp_of(tick) if tick else None,
@@ -59,6 +70,8 @@ async def start_run(request: Request, caller: Caller, reference: AgentPath, form
 def run_page(request: Request, caller: Caller, run_id: RunPath) -> Response:
     view = caller.runs.get(run_id)
     run = view.run
+    conversation = _conversation(caller, run)
+    entries = [] if conversation is None else _entries(caller, conversation, run)
     return shown(
         request,
         "run.html",
@@ -68,7 +81,15 @@ def run_page(request: Request, caller: Caller, run_id: RunPath) -> Response:
         agent=agent_of_id(caller, run.agent_id),
         reply=rendered(run.reply) if run.reply else None,
         seconds=_seconds(view),
-        dollars=_dollars(caller, view),
+        dollars=_dollars(caller, run),
+        is_own=run.conversation_key == run.own_key,
+        decided=caller.decisions.view(run),
+        review=review_in(run),
+        looks=[(one.run, review_in(one.run)) for one in caller.runs.re_examinations(run.id)][::-1],
+        turns=turns_of(entries),
+        steps=sum(entry.message.role == "assistant" for entry in entries),
+        places=places_of(caller, conversation) if conversation else {},
+        statuses=STATUSES,
     )
 
 
@@ -101,12 +122,6 @@ def active_memory_of(caller: PrincipalServices, agent_id: str) -> MemoryView | N
     return caller.runs.memory(agent_id)
 
 
-def is_owner(caller: PrincipalServices) -> bool:
-    """Return True if the caller may see runs, which act as the account's owner."""
-    principal = caller.principal
-    return principal.may_configure and principal.user_id == principal.owner.id
-
-
 def is_long(view: MemoryView) -> bool:
     return view.runs > RUNS_BEFORE_WARNING
 
@@ -118,10 +133,43 @@ def _seconds(view: RunView) -> float | None:
     return round((moment_of(run.finished_at) - moment_of(run.started_at)).total_seconds(), 1)
 
 
-def _dollars(caller: PrincipalServices, view: RunView) -> float | None:
-    """Return the cost of the run's conversation, if it has one of its own."""
-    run = view.run
-    if run.conversation_id is None or run.conversation_key != run.own_key:
+def _conversation(caller: PrincipalServices, run: Run) -> Conversation | None:
+    """Return the conversation of a run; None before it began, or if the conversation was deleted."""
+    if run.conversation_id is None:
         return None
-    report = caller.usage.report(by="purpose", of=("conversation", run.conversation_id))
-    return report.total.dollars
+    try:
+        return caller.conversations.get(run.conversation_id)
+    except NotFound:
+        return None
+
+
+def _entries(caller: PrincipalServices, conversation: Conversation, run: Run) -> list[Entry]:
+    """Return the first entries of the run's turn."""
+    transcript = caller.conversations.transcript(conversation)
+    before = 0
+    if run.session_before is not None:
+        before = int(run.session_before.rpartition(":")[2])
+    elif run.conversation_key != run.own_key:  # it began the session afresh, behind older ones
+        until = run.finished_at or run.started_at or run.created_at
+        before = max(
+            (one.first - 1 for one in transcript.sessions() if one.started_at <= until), default=0
+        )
+    entries = transcript.page(ENTRIES_MAX, after=before)
+    return [entry for entry in entries if entry.turn_id == run.turn_id]
+
+
+def _dollars(caller: PrincipalServices, run: Run) -> float | None:
+    """Return the cost of a run: noted if its conversation is its own, else by the price of its model."""
+    if run.usage is None or run.conversation_id is None:
+        return None
+    if run.conversation_key == run.own_key:
+        days = (
+            moment_of(run.created_at).date(),
+            moment_of(run.finished_at or run.created_at).date(),
+        )
+        of = ("conversation", run.conversation_id)
+        return caller.usage.report(by="purpose", since=days[0], until=days[1], of=of).total.dollars
+    agent = agent_of_id(caller, run.agent_id)
+    model = (agent.config.model if agent else None) or caller.settings.model
+    price = caller.usage.ledger.prices.find(model)
+    return None if price is None else price.of(run.usage) / 1e9

@@ -57,7 +57,8 @@ class Frame:
     """The revision that undoes it."""
     has_keys: bool
     """False on a server without keys, which makes none."""
-    has_decisions: bool = False
+    is_owner: bool = False
+    """True if the reader acts as the account's owner, as whom all runs act."""
 
 
 def shown(
@@ -81,6 +82,7 @@ def shown(
         has_keys=request.app.state.asks_for_keys,
         said=query.get("said", ""),
         undo=query.get("undo", ""),
+        is_owner=caller is not None and is_owner(caller),
     )
     now = application_of(request).clock.now()
     html = (
@@ -95,6 +97,12 @@ def shown(
     )
     body = html.encode(errors="backslashreplace")  # a file name may hold bytes that are not UTF-8
     return HTMLResponse(body, status, {**HEADERS, **(headers or {})})
+
+
+def is_owner(caller: PrincipalServices) -> bool:
+    """Return True if the caller may see runs, which act as the account's owner."""
+    principal = caller.principal
+    return principal.may_configure and principal.user_id == principal.owner.id
 
 
 def led_to(request: Request, path: str, /, **query: str | int | None) -> Response:
