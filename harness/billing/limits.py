@@ -133,10 +133,6 @@ class AccountLimiter:
         seen_at = self._unlimited.get(account_id)
         return seen_at is not None and self._clock.monotonic() - seen_at <= KNOWN_S
 
-    def was_unlimited(self, account_id: AccountId) -> bool:
-        """Return True if the account had no limit on money at the last check, however long ago."""
-        return account_id in self._unlimited
-
     def check_money(self, account_id: AccountId, model: str) -> None:
         """Check that the account has money left for a request to this model.
 

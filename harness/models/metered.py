@@ -19,12 +19,12 @@ from harness.billing.ledger import Ledger, UsageOwner
 from harness.billing.limits import AccountLimiter
 from harness.messages.model_request import NO_USAGE, ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Counted, Emit, Progress
-from harness.models.port import Foreseeing, Model, foresee
+from harness.models.port import Model
 from harness.runtime.async_bridge import run_in_thread
 from workspaces.errors import Exhausted, Failure, Refused
 
 
-class MeteredModel(Foreseeing):
+class MeteredModel:
     def __init__(
         self,
         model: Model,
@@ -45,11 +45,6 @@ class MeteredModel(Foreseeing):
     @property
     def name(self) -> str:
         return self._model.name
-
-    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
-        """Pass the request on, but only if a money limit is unlikely to refuse it."""
-        if self._limiter.was_unlimited(self._owner.account_id):
-            foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
         self, request: ModelRequest, *, output_tokens_max: int, emit: Emit

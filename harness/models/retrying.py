@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from harness.messages.model_request import NO_USAGE, FailureKind, ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Emit, Progress, TextArrived, Waiting, Withdrawn
-from harness.models.port import Foreseeing, Model, foresee
+from harness.models.port import Model
 
 TRIES_MAX: dict[FailureKind, int] = {"overloaded": 6, "unreachable": 4, "broken": 4}
 """Tries for each kind of failure: half a minute for an overloaded provider, seven seconds for a network or an
@@ -27,7 +27,7 @@ WAIT_S_MAX = 60.0
 Pause = Callable[[float], Awaitable[object]]
 
 
-class RetryingModel(Foreseeing):
+class RetryingModel:
     def __init__(self, model: Model, *, pause: Pause = asyncio.sleep) -> None:
         self._model = model
         self._pause = pause
@@ -35,9 +35,6 @@ class RetryingModel(Foreseeing):
     @property
     def name(self) -> str:
         return self._model.name
-
-    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
-        foresee(self._model, request, output_tokens_max=output_tokens_max)
 
     async def reply(
         self, request: ModelRequest, *, output_tokens_max: int, emit: Emit

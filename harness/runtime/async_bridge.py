@@ -5,9 +5,6 @@ async to synchronous code. A loop runs few such calls at once for each account (
 short. A call that waits for a lock gives its place back meanwhile. A call that runs long, or waits for a
 network, goes into a thread of its own (`run_in_new_thread`), which counts against no share.
 
-A thread that has a call for the loop that it works for hands it over (`handing_up`), and does not wait for
-it.
-
 `LoopThread` is the one way from synchronous to async code, for callers without an event loop: the library and
 the command line. It owns a thread that lives as long as the harness, because a sandbox dies with the thread
 that started it.
@@ -33,7 +30,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 Work = Callable[[], None]
-HandUp = Callable[[Work], None]
 ForGood = Callable[[], None]
 
 IDLE_S_MAX = 5.0
@@ -100,20 +96,6 @@ def _start(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.F
 
     _THREADS.run(run)
     return ended
-
-
-def handing_up() -> HandUp:
-    """Return a function with which a thread hands calls to the running loop.
-
-    The loop makes such a call soon, or never when the loop has ended.
-    """
-    loop = asyncio.get_running_loop()
-
-    def hand_up(work: Work) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(work)
-
-    return hand_up
 
 
 class _Threads:

@@ -49,7 +49,6 @@ from harness.messages.progress import Emit, Queued, silent
 from harness.prompts.compaction import Compacted
 from harness.runtime.async_bridge import (
     ForGood,
-    handing_up,
     run_in_thread,
     run_or_abandon,
     run_or_undo,
@@ -279,13 +278,12 @@ class Dispatcher(TurnDependencies):
         """Begin the event's turn if nothing is before it and no other event comes first; else enqueue the
         event."""
         rejects = self._check_event(agent, event)
-        hand_up = handing_up()
 
         def receive(for_good: ForGood) -> QueuedEvent | Opened:
             opening = self.event_queue.opening(agent.id, event)
             if opening is not None:
                 try:
-                    return self._opening_runner(opening, emit).open(opening, for_good, hand_up)
+                    return self._opening_runner(opening, emit).open(opening, for_good)
                 except Conflict:  # another event came first: take the long way
                     self.event_queue.lost(opening)
             for_good()

@@ -15,7 +15,6 @@ the disk, the model prepares to send the request.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +26,7 @@ from harness.messages.message import Message, Text, ToolCall, ToolResult, messag
 from harness.messages.model_request import ModelFailure, Reply
 from harness.messages.pending_call import RequiredAnswer
 from harness.messages.progress import Emit, Withdrawn
-from harness.models.port import Model, foresee
+from harness.models.port import Model
 from harness.prompts.compaction import (
     PRUNED_HARD,
     TOO_LONG,
@@ -40,9 +39,7 @@ from harness.prompts.prompt_log import PendingWrite, PromptLog
 from harness.prompts.prompt_request import PromptRequest, build_request
 from harness.prompts.prompt_sources import PromptSources
 from harness.runtime.async_bridge import (
-    HandUp,
     completed,
-    handing_up,
     run_in_new_thread,
     run_in_thread,
     run_shielded,
@@ -58,7 +55,6 @@ from workspaces.clock import Clock
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Conflict, LeaseLost
 from workspaces.ids import TurnId
-from workspaces.storage.idle_hook import meanwhile
 from workspaces.timestamp import stamp_of
 
 
@@ -254,15 +250,6 @@ class Turn:
 _UNCOMMITTED = "manual edits are in the files but not yet committed, in"
 
 
-def foreseen(
-    turn: Turn, model: Model, prompt: PromptRequest, hand_up: HandUp
-) -> AbstractContextManager[None]:
-    """Return a context manager for storing a request; the model prepares to send the request meanwhile."""
-    tokens_max = turn.limits.output_tokens
-    tell = partial(foresee, model, prompt.request, output_tokens_max=tokens_max)
-    return meanwhile(partial(hand_up, tell))
-
-
 def _storable(reply: Reply) -> Reply:
     """Remove halves of surrogate pairs: a model's JSON may contain them, and no store accepts them."""
     return replace(reply, message=message_of(sound_json(reply.message.as_json())))
@@ -352,7 +339,7 @@ async def _ask_model(
         request, tokens_max = prompt.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    turn, prompt = await _next_prompt(turn, model, toolset, compaction)
+    turn, prompt = await _next_prompt(turn, toolset, compaction)
     if prompt is None:  # a compaction is due
         turn, prompt = await _compact(turn, toolset, compaction, emit)
     reply = await ask(prompt)
@@ -370,19 +357,17 @@ async def _ask_model(
 
 
 async def _next_prompt(
-    turn: Turn, model: Model, toolset: Toolset, compaction: Compaction
+    turn: Turn, toolset: Toolset, compaction: Compaction
 ) -> tuple[Turn, PromptRequest | None]:
     """Build and store the next request. Return None if it needs compaction or a remark before it is sent."""
     if turn.last_request is not None:  # stored with the first entry
         return replace(turn, last_request=None), turn.last_request
-    hand_up = handing_up()
 
     def build() -> tuple[Turn, PromptRequest | None]:
         prompt = turn.build_prompt(toolset)
         if compaction.is_due(turn.window, prompt):
             return turn, None
-        with foreseen(turn, model, prompt, hand_up):
-            return turn.store_prompt(prompt), prompt
+        return turn.store_prompt(prompt), prompt
 
     if turn.unstored:  # a cancellation at this moment must not lose these results
         return await run_shielded(build)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 from harness.billing.limits import Slot
@@ -23,7 +23,6 @@ from harness.prompts.compaction import Compacted, remarks_of
 from harness.prompts.prompt_log import PendingWrite
 from harness.runtime.async_bridge import (
     ForGood,
-    HandUp,
     run_in_new_thread,
     run_in_thread,
     run_shielded,
@@ -41,7 +40,7 @@ from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
 from harness.turns.broadcast import Channel, both
 from harness.turns.cancellation import Cancellation, Stopped
 from harness.turns.prepared_turn import PreparedTurn, prepare_turn
-from harness.turns.turn import Turn, foreseen, run_turn
+from harness.turns.turn import Turn, run_turn
 from harness.turns.turn_dependencies import TurnDependencies
 from harness.turns.turn_log import log_not_begun, log_turn
 from workspaces.coordination.lease import Lease
@@ -103,7 +102,7 @@ class TurnRunner:
             if entering is not None:
                 await self._write_entry(waiting, entering)
 
-    def open(self, opening: Opening, for_good: ForGood, hand_up: HandUp) -> Opened:
+    def open(self, opening: Opening, for_good: ForGood) -> Opened:
         """Prepare the turn of an event that has nothing before it, then write everything in one batch.
 
         `for_good` is called before any write.
@@ -129,13 +128,9 @@ class TurnRunner:
             running, also = event_queue.opened(
                 opening, turn.id, turn.first, uses_caller_model=uses_caller_model
             )
-            kept, ahead = (), nullcontext()
-            if pending_write is not None:
-                kept = pending_write.changes
-                ahead = foreseen(turn, prepared.model, pending_write.prompt, hand_up)
+            kept = pending_write.changes if pending_write is not None else ()
             try:
-                with ahead:
-                    lease = turn.transcript.open(entry, opening.bid, *also, *kept)
+                lease = turn.transcript.open(entry, opening.bid, *also, *kept)
             except Unavailable:
                 self.dependencies.leases.lose(opening.bid)
                 raise

@@ -8,7 +8,6 @@ from tests.conformance.race import race
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, OverLimit, Refused
-from workspaces.storage.idle_hook import meanwhile
 from workspaces.storage.records import (
     BATCH_BYTES_MAX,
     BATCH_CHANGES_MAX,
@@ -16,7 +15,6 @@ from workspaces.storage.records import (
     VALUE_BYTES_MAX,
     Check,
     Delete,
-    Item,
     Key,
     Put,
     RecordStore,
@@ -46,16 +44,6 @@ class RecordStoreConformance:
 
     def test_the_counter_of_a_record_grows_with_every_put(self, store: RecordStore) -> None:
         assert [store.write(Put(A, {"n": n})) for n in range(3)] == [(1,), (2,), (3,)]
-
-    def test_parallel_work_of_a_write_starts_at_most_once_and_before_the_records_exist(
-        self, store: RecordStore
-    ) -> None:
-        found: list[Item | None] = []
-        with meanwhile(lambda: found.append(store.get(B))):
-            store.write(Put(A, {}), Put(B, {}))
-            store.write(Put(A, {}), Put(C, {}))
-        assert found in ([], [None])
-        assert store.get(B) is not None
 
     def test_only_the_first_put_that_expects_absence_succeeds(self, store: RecordStore) -> None:
         store.write(Put(A, {"n": 1}, expect=ABSENT))

@@ -36,7 +36,6 @@ from workspaces.localfs.sqlite_file import (
     transaction,
     use_log,
 )
-from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
     STORE_NAME,
@@ -164,7 +163,6 @@ class SqliteRecords:
                 if isinstance(change, Delete):
                     connection.execute(_DELETE, change.key)
             self._sweep_if_due(connection)
-            about_to_wait()
             return tuple(counters)
 
     def scan(

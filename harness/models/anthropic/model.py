@@ -12,14 +12,12 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.messages.message import Message, Part, part_as_json
 from harness.messages.model_request import NO_USAGE, ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Counted, Emit, TextArrived
 from harness.models.anthropic.clients import AnthropicClients
-from harness.models.anthropic.early_request import EarlyRequest, HeldBack
 from harness.models.anthropic.errors import (
     broken,
     declined,
@@ -29,7 +27,6 @@ from harness.models.anthropic.errors import (
     window_full,
 )
 from harness.models.anthropic.stream_parser import StreamParser
-from harness.models.port import Foreseeing
 from workspaces.storage.records import JsonObject
 
 PAUSES_MAX = 10
@@ -40,58 +37,29 @@ waits for a hundred uses."""
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-class AnthropicModel(Foreseeing):
+class AnthropicModel:
     def __init__(self, name: str, clients: AnthropicClients) -> None:
         self.name = name
         self._clients = clients
-        self._foreseen: tuple[ModelRequest, int, EarlyRequest] | None = None
-
-    def foresee(self, request: ModelRequest, *, output_tokens_max: int) -> None:
-        if self._clients.unusable is None:
-            head_start = EarlyRequest(partial(self._ask, request, output_tokens_max))
-            self._foreseen = request, output_tokens_max, head_start
 
     async def reply(
         self, request: ModelRequest, *, output_tokens_max: int, emit: Emit
     ) -> Reply | ModelFailure:
         if self._clients.unusable is not None:
             return self._clients.unusable
-        head_start = self._head_start(request, output_tokens_max)
-        if head_start is not None:
-            return await head_start.finish(emit)
-        return await self._ask(request, output_tokens_max, emit)
-
-    def _head_start(self, request: ModelRequest, limit: int) -> EarlyRequest | None:
-        """Return the prepared request for this question, or None."""
-        foreseen, self._foreseen = self._foreseen, None
-        if foreseen is None:
-            return None
-        of, limit_of, head_start = foreseen
-        if of is not request or limit_of != limit:
-            head_start.give_up()
-        return None if head_start.is_lost else head_start
-
-    async def _ask(
-        self, request: ModelRequest, limit: int, emit: Emit, held_back: HeldBack | None = None
-    ) -> Reply | ModelFailure:
-        request_parameters = parameters(self.name, request, limit)
-        exchange = _Exchange(self._clients.of_running_loop(), request_parameters, emit, held_back)
-        return await exchange.run()
+        request_parameters = parameters(self.name, request, output_tokens_max)
+        return await _Exchange(self._clients.of_running_loop(), request_parameters, emit).run()
 
 
 class _Exchange:
     """The exchange for one question. Its parameters grow while it runs."""
 
-    def __init__(
-        self, client: Any, parameters: JsonObject, emit: Emit, held_back: HeldBack | None
-    ) -> None:
-        """Create the exchange. `held_back` wraps the first body, which is sent only when it is allowed."""
+    def __init__(self, client: Any, parameters: JsonObject, emit: Emit) -> None:
         self._client = client
         self._parameters = parameters
         self._messages: list[JsonObject] = parameters["messages"]
         self._answer_blocks: list[JsonObject] = []
         self._emit = emit
-        self._held_back = held_back
         self._parts: tuple[Part, ...] = ()
         self._usage = NO_USAGE
 
@@ -161,11 +129,9 @@ class _Exchange:
         import anthropic
 
         body = _JSON.encode(self._parameters).encode()
-        held_back, self._held_back = self._held_back, None
         return await self._client.post(
             "/v1/messages",
-            content=held_back(body) if held_back else body,
-            options={"headers": {"content-length": str(len(body))}} if held_back else {},
+            content=body,
             cast_to=anthropic.types.Message,
             stream=True,
             stream_cls=anthropic.AsyncStream[object],

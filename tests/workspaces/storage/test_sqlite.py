@@ -20,10 +20,9 @@ from tests.strace import ROOT, WAIT_S, environment, python, run, strace
 from tests.workspaces.storage.record_writer import COUNT, GUARD
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Refused, Unavailable
+from workspaces.errors import Refused, Unavailable
 from workspaces.storage import sqlite
-from workspaces.storage.idle_hook import meanwhile
-from workspaces.storage.records import Item, Key, Put, with_prefix
+from workspaces.storage.records import Key, Put, with_prefix
 from workspaces.storage.sqlite import (
     CONNECTIONS_KEPT_MAX,
     FORMAT,
@@ -200,23 +199,6 @@ class TestTurns:
         item = store.get(A)
         assert item is not None
         assert item.value == {"by": "child"}
-
-
-class TestMeanwhile:
-    def test_sqlite_starts_parallel_work_before_the_batch_is_committed(
-        self, store: SqliteRecords
-    ) -> None:
-        found: list[Item | None] = []
-        with meanwhile(lambda: found.append(store.get(GUARD))):
-            store.write(Put(COUNT, {}), Put(GUARD, {}))
-        assert found == [None]
-
-    def test_a_refused_sqlite_batch_starts_no_parallel_work(self, store: SqliteRecords) -> None:
-        store.write(Put(GUARD, {}))
-        begun: list[None] = []
-        with meanwhile(lambda: begun.append(None)), pytest.raises(Conflict):
-            store.write(Put(COUNT, {}), Put(GUARD, {}, ABSENT))
-        assert begun == []
 
 
 class TestBadFiles:

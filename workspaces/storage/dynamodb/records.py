@@ -46,7 +46,6 @@ from workspaces.storage.dynamodb.expressions import (
     write_expression,
 )
 from workspaces.storage.dynamodb.table import AnswerLost, ConditionFailed, Table, Throttled
-from workspaces.storage.idle_hook import about_to_wait
 from workspaces.storage.records import (
     KEY_BYTES_MAX,
     SCAN_ITEMS_MAX,
@@ -223,7 +222,6 @@ class DynamoRecords:
         """Return None if the batch was written, else the items whose conditions did not hold, by key."""
         token = new_write_id()
         while requests:
-            about_to_wait()
             try:
                 self._table.send(requests, token)
                 break

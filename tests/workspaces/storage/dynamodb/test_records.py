@@ -17,7 +17,6 @@ from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Refused, Unavailable
 from workspaces.storage.dynamodb.records import TRIES_MAX, DynamoRecords
 from workspaces.storage.dynamodb.table import create_table
-from workspaces.storage.idle_hook import meanwhile
 from workspaces.storage.records import Check, Delete, Item, Key, Put
 
 __all__ = ["dynamodb", "dynamodb_url"]
@@ -70,14 +69,6 @@ class TestDynamoRecords(RecordStoreConformance):
     @pytest.fixture
     def store(self, store: DynamoRecords) -> DynamoRecords:
         return store
-
-
-class TestMeanwhile:
-    def test_dynamodb_starts_parallel_work_before_its_request(self, store: DynamoRecords) -> None:
-        found: list[Item | None] = []
-        with meanwhile(lambda: found.append(store.get(B))):
-            store.write(Put(A, {}, ABSENT), Put(B, {}, ABSENT))
-        assert found == [None]
 
 
 class TestBounds:
