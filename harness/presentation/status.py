@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.presentation.call_text import CallLimit, CallText, call_text
 from workspaces.errors import Failure
 from workspaces.home.trash import TrashEntry, trash_entries
 from workspaces.timestamp import stamp_of
@@ -19,6 +20,7 @@ from workspaces.tree.merge_marks import REVISIONS_MAX, MergeMark, open_marks
 
 if TYPE_CHECKING:
     from harness.harness import Harness
+    from harness.messages.pending_call import PendingCall
     from workspaces.workspace.workspace import Workspace
 
 StatusLevel = Literal["ok", "pending", "due", "merged", "conflict", "problem"]
@@ -31,6 +33,10 @@ NAMES_MAX = 5
 """The most files named in one row; programs get all of them."""
 
 
+CALL_SHOWN = CallLimit(lines=10, characters=600)
+"""The part of a waiting call that a row shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatusRow:
     """One subject and its state."""
@@ -41,6 +47,8 @@ class StatusRow:
     remedy: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The same for programs."""
+    call: CallText | None = None
+    """The call that waits. `facts` has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,17 +224,20 @@ def _conversations(harness: Harness) -> Iterator[StatusRow]:
         for one in harness.pending(conversation):
             facts = {"conversation": conversation.id, **one.as_json()}
             if one.asked.waits_for == "result":
-                yield StatusRow(
-                    conversation.key,
-                    "pending",
-                    f"{one.call.name} waits for its client",
-                    None,
-                    facts,
-                )
+                text, call = f"{one.call.name} waits for its client", _call(one)
+                yield StatusRow(conversation.key, "pending", text, None, facts, call)
                 continue
-            remedy = f"`harness approve {conversation.id} {one.id}`, or with `--deny`"
-            text = f"{one.call.name} waits for approval"
-            yield StatusRow(conversation.key, "pending", text, remedy, facts)
+            where = f" in {one.asked.workspace}" if one.asked.workspace else ""
+            text = f"{one.call.name}{where} waits for approval"
+            call = _call(one)
+            remedy = f"`harness approve {conversation.id} {one.id}` asks you about it"
+            if call.left_out:
+                remedy += f"; `--show` shows the {call.left_out:,} characters left out here"
+            yield StatusRow(conversation.key, "pending", text, remedy, facts, call)
+
+
+def _call(call: PendingCall) -> CallText:
+    return call_text(call.call.input, CALL_SHOWN)
 
 
 def _schedules(harness: Harness) -> Iterator[StatusRow]:

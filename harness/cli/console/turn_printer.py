@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from harness.cli.console.call_printer import print_pending
 from harness.cli.console.console import erase_line, escaped, notes, put, visible
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def print_problems(outcome: Outcome) -> None:
     if message is not None:
         notes().print(message)
     if outcome.status == "waiting":
-        _print_pending(outcome)
+        print_pending(outcome.pending, outcome.conversation_id)
 
 
 _ENDS: dict[Status, str] = {
@@ -116,19 +117,6 @@ _ENDS: dict[Status, str] = {
     "cut": "The answer was cut off at the agent's limit of output tokens.",
     "interrupted": "The turn was ended before there was an answer.",
 }
-
-
-def _print_pending(outcome: Outcome) -> None:
-    for pending in outcome.pending:
-        about, where = _named(pending.call), pending.asked.workspace
-        call = f"{pending.call.name} {about}".rstrip() + (f" in {where}" if where else "")
-        if pending.asked.waits_for == "result":
-            notes().print(f"Waiting for the client's result: {pending.id}: {call}", markup=False)
-        else:
-            notes().print(f"Waiting for approval: {pending.id}: {call}", markup=False)
-    if any(pending.asked.waits_for == "approval" for pending in outcome.pending):
-        command = f"harness approve {outcome.conversation_id} [CALL] [--deny]"
-        notes().print(f"  → Approve with `{command}`, or send another message.", markup=False)
 
 
 def _can_be_erased() -> bool:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
 
-from harness.cli.console.console import HomeOption, JsonOption, opened, print_json, print_styled
+from harness.cli.console.call_printer import folded
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    notes,
+    opened,
+    print_json,
+    print_styled,
+)
 
 if TYPE_CHECKING:
     from harness.presentation.status import Section
@@ -65,5 +74,9 @@ def _styled(section: Section) -> Iterator[tuple[str, str]]:
         yield f"  {mark} ", style
         yield f"{line.subject:<{width}}  ", "bold" if line.state == "ok" else ""
         yield f"{line.told}\n", "" if line.state == "ok" else style
+        if line.call is not None:
+            columns = notes().width if sys.stdout.isatty() else None
+            for shown in folded(line.call.lines, " " * (width + 6), columns):
+                yield f"{shown}\n", ""
         if line.remedy:
             yield f"    {'':<{width}}  → {line.remedy}\n", "dim"

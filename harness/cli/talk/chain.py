@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.console.call_printer import print_pending
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -42,6 +43,8 @@ def run(
     with opened(home, as_json=as_json) as harness:
         text = as_text(read_input()) if task == "-" else task
         view = harness.run_chain(agent, text)
+        runs = [step.run for step in view.steps if step.run is not None]
+        waiting = [one for one in (harness.runs.get(run.id) for run in runs) if one.waiting]
     if as_json:
         print_json(view.as_json())
     else:
@@ -49,4 +52,6 @@ def run(
         if view.chain.status != "succeeded":
             why = f": {view.chain.error}" if view.chain.error else ""
             notes().print(f"chain {view.chain.id} {view.chain.status}{why}", markup=False)
+        for run_view in waiting:
+            print_pending(run_view.waiting, str(run_view.run.conversation_id))
     return 0 if view.chain.status == "succeeded" else 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.console.call_printer import print_pending
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
@@ -144,9 +145,7 @@ def _print_notice(view: RunView) -> None:
         return
     why = f": {run.error.message}" if run.error else ""
     notes().print(f"run {run.id} {'waits' if view.waiting else run.status}{why}", markup=False)
-    if view.waiting:
-        remedy = f"  → `harness approve {run.conversation_id}` lets it go on"
-        notes().print(remedy, markup=False)
+    print_pending(view.waiting, str(run.conversation_id))
     sys.stderr.flush()
 
 
