@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.web.pages.account import keys, overview, sign_in, usage
-from harness.web.pages.agent import agent, conversation, decisions, prompt, runs
+from harness.web.pages.agent import agent, blocks, conversation, decisions, prompt, runs
 from harness.web.pages.workspace import files, history, memory, problems, recall
 
 PAGES = (
@@ -19,6 +19,7 @@ PAGES = (
     problems.router,
     recall.router,
     agent.router,
+    blocks.router,
     prompt.router,
     runs.router,
     decisions.router,

@@ -18,6 +18,7 @@ from harness.messages.event import SHARED_KEY, Approval, Event, check_event_id, 
 from harness.runtime.async_bridge import run_in_thread
 from harness.transcripts.transcript import Entry
 from harness.web.http.caller import Caller
+from harness.web.pages.agent.blocks import blocks_of
 from harness.web.pages.agent.conversation import places_of
 from harness.web.pages.agent.runs import active_memory_of, is_long
 from harness.web.pages.agent.transcript_view import turns_of
@@ -25,8 +26,9 @@ from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.rendering import led_to, shown
 from harness.web.pages.parts.route import PageRoute
 from harness.web.routes.talk.turns import AgentPath, begin_event, check_shared
-from workspaces.errors import Forbidden, NotFound
+from workspaces.errors import Forbidden, NotFound, Refused
 from workspaces.ids import new_id
+from workspaces.timestamp import Stamp, stamp_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, prefix="/a/{id}")
 
@@ -41,6 +43,18 @@ RUNS_SHOWN = 5
 
 WORKSPACES_MAX = 100
 """Workspaces to choose from as mounts."""
+
+SWITCHES = {
+    "reviewDecisions": (
+        "Review previous decisions",
+        "Before it decides, it looks at its recent decisions and what came of them.",
+    ),
+    "memoryEnabled": (
+        "Facts of its own",
+        "Its rows, and those of its user with it, are in its prompt.",
+    ),
+}
+"""Settings that the page turns on and off: their titles, and what they do when they are on."""
 
 
 @router.get("", response_model=None)
@@ -95,6 +109,9 @@ def agent_page(
         mounts=_mounts(caller, agent),
         sandbox=_sandbox_name(caller, agent),
         places=places_of(caller, conversation) if conversation else {},
+        blocks=blocks_of(caller, agent),
+        next_tick=_next_tick(caller, agent),
+        switches=[(name, *SWITCHES[name], is_on(agent, name)) for name in SWITCHES],
     )
 
 
@@ -141,6 +158,20 @@ def _conversation(caller: PrincipalServices, agent: AgentRecord, form: SentForm)
     if found is None:
         raise NotFound("conversation", form.text("c"))
     return found
+
+
+@router.post("/switch", response_model=None)
+def switch(request: Request, caller: Caller, reference: AgentPath, form: Form) -> Response:
+    """Turn one setting of the agent on or off."""
+    agent, name = caller.agents.get(reference), form.text("name")
+    if name not in SWITCHES:
+        raise Refused("name", name, f"must be one of {', '.join(SWITCHES)}")
+    caller.agents.patch(agent.id, {"config": {name: form.text("do") == "on"}})
+    return led_to(request, f"/a/{agent.id}", c=form.text("c"), said="saved")
+
+
+def is_on(agent: AgentRecord, name: str) -> bool:
+    return bool(agent.config.model_dump(by_alias=True)[name])
 
 
 @router.post("/settings", response_model=None)
@@ -241,6 +272,12 @@ def _sandbox_name(caller: PrincipalServices, agent: AgentRecord) -> str | None:
         return caller.sandboxes.get(agent.config.sandbox).name
     except NotFound:
         return None
+
+
+def _next_tick(caller: PrincipalServices, agent: AgentRecord) -> Stamp | None:
+    schedule = agent.config.schedule
+    tick = schedule.next_after(caller.clock.now()) if schedule else None
+    return stamp_of(tick) if tick else None
 
 
 def _new_key(caller: PrincipalServices) -> str:

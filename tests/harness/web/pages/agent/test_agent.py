@@ -1,0 +1,81 @@
+"""The page of an agent without a browser: blocks, switches and its schedule."""
+
+from __future__ import annotations
+
+import re
+
+from harness.memory.blocks.block import CORE_CHARACTERS_MAX
+from tests.harness.web.pages.visitor import visitor
+from tests.harness.web.site import Site
+
+
+def version_in(page: str) -> str:
+    found = re.search(r'name="version" value="([0-9a-f]*)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_a_block_is_replaced_only_as_it_was_read(site: Site) -> None:
+    ada, blocks = visitor(site), site.harness.rooms.blocks
+    agent = site.harness.agents.get("assistant")
+    path = f"/a/{agent.id}/blocks/core"
+    place = blocks.place_of("core", agent.id)
+    assert "0 of 4,000 characters, 0 of 20 entries" in ada.get(f"/a/{agent.id}")
+    assert version_in(ada.get(path)) == ""
+    address = ada.done(path, do="save", scope="agent", version="", text="- likes tea\r\n")
+    assert blocks.get(place).content == "- likes tea"
+    version = version_in(ada.get(address))
+    assert ada.done(path, do="save", version=version, text="- likes tea").endswith("unchanged")
+    ada.done(path, do="save", version=version, text="- theirs")
+    answer = ada.post(path, do="save", version=version, text="- mine")
+    assert answer.status_code == 409
+    assert re.search(r"<del>[^<]*theirs[^<]*</del><ins>[^<]*mine[^<]*</ins>", answer.text)
+    assert blocks.get(place).content == "- theirs"
+    ada.done(path, do="save", version=version_in(answer.text), text="- mine")
+    page = ada.get(f"/a/{agent.id}")
+    assert "- mine</pre>" in page
+    assert "6 of 4,000 characters, 1 of 20 entries" in page
+    undo = ada.done(path, do="save", version=version_in(ada.get(path)), text="- more")
+    ada.done(f"/w/{place.workspace_id}/revert", revision=undo.partition("undo=")[2])
+    assert blocks.get(place).content == "- mine"
+    version = version_in(ada.get(path))
+    assert ada.post(path, do="delete", version="0" * 64).status_code == 409
+    ada.done(path, do="delete", version=version)
+    assert blocks.find(place) is None
+
+
+def test_a_block_that_is_too_long_keeps_the_text_of_its_writer(site: Site) -> None:
+    ada, agent = visitor(site), site.harness.agents.get("assistant")
+    text = "x" * CORE_CHARACTERS_MAX + "end"
+    path = f"/a/{agent.id}/blocks/core"
+    answer = ada.post(path, do="save", scope="user", version="", text=text)
+    assert answer.status_code == 413
+    assert text in answer.text
+    ada.done(path, do="save", scope="user", version="", text="- for all")
+    assert site.harness.rooms.blocks.get(site.harness.rooms.blocks.place_of("core")).content
+    ada.get(f"/a/{agent.id}/blocks/other", 404)
+    ada.get(f"{path}?scope=other", 404)
+
+
+def test_switches_turn_settings_on_and_off(site: Site) -> None:
+    ada, agents = visitor(site), site.harness.agents
+    path = f"/a/{agents.get('assistant').id}"
+    assert ada.get(path).count('aria-checked="false"') == 2
+    for name in ("reviewDecisions", "memoryEnabled"):
+        ada.done(f"{path}/switch", name=name, do="on")
+    config = agents.get("assistant").config
+    assert (config.review_decisions, config.memory_enabled) == (True, True)
+    assert ada.get(path).count('aria-checked="true"') == 2
+    ada.done(f"{path}/switch", name="reviewDecisions", do="off")
+    assert agents.get("assistant").config.review_decisions is False
+    assert ada.post(f"{path}/switch", name="private", do="on").status_code == 400
+
+
+def test_a_schedule_says_when_it_is_due_next(site: Site) -> None:
+    ada, agents = visitor(site), site.harness.agents
+    path = f"/a/{agents.get('assistant').id}"
+    config = {"defaultPrompt": "Look.", "schedule": {"cron": "0 7 * * *", "timezone": "UTC"}}
+    agents.patch("assistant", {"config": {**config, "card": "decision"}})
+    page = ada.get(path)
+    assert "next <time" in page
+    assert 'href="/decisions?type=decision"' in page
