@@ -1,8 +1,8 @@
 """A made-up home: a small account in which every page of the console has something to show.
 
 The content is a story in `templates/demo/`. It is written as it would be in real life: files by hand, turns
-of an agent, runs, rows from several sources, and a conflict. A clock that is moved by hand spreads it over
-the last weeks. No provider is asked: a scripted model replies.
+of agents, runs, decisions and later looks at them, rows from several sources, blocks, and a conflict. A
+clock that is moved by hand spreads it over the last weeks. No provider is asked: a scripted model replies.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Any
 
 from harness.agents.record import AgentRecord
 from harness.harness import Harness
+from harness.memory.blocks.block import BLOCK_TYPES
+from harness.memory.blocks.condition import UNCONDITIONAL
 from harness.memory.facts.facts import FactChange
 from harness.messages.message import Text, ToolCall
 from harness.messages.model_request import ModelFailure
 from harness.models.scripted import ScriptedModel
+from harness.runs.result_tools import SUBMIT
 from harness.runtime.settings import DEFAULT_MODEL
 from harness.runtime.strict_json import parse_json
 from harness.runtime.templates import root
@@ -28,7 +31,7 @@ from workspaces.revision import Author
 from workspaces.tree.conflict_copy import conflict_path
 from workspaces.workspace.workspace import Workspace
 
-STORY_DAYS = 9
+STORY_DAYS = 12
 """The days over which the story is spread."""
 
 HOUR_S = 3600.0
@@ -76,6 +79,8 @@ class _Story:
         self._add_facts(garden, agent)
         self._talk(agent)
         self._run()
+        self._decide()
+        self._write_blocks(agent)
         self._edit_by_hand(garden)
         self._leave_a_conflict(garden)
         self._wait_for_approval()
@@ -129,6 +134,36 @@ class _Story:
             started = harness.runs.start(name, run["prompt"])
             harness.finish_run(started.id)
             self._pass(21)
+
+    def _decide(self) -> None:
+        """Let a second agent decide, note what came of it, and let it look at its decisions again."""
+        harness, planner = self._harness, self._story["planner"]
+        agent = harness.agents.create(
+            planner["name"], workspaces=["garden"], system=planner["system"]
+        )
+        config = {"card": "decision", "reviewDecisions": True}
+        harness.agents.patch(agent.id, {"config": config})
+        for decision in self._story["decisions"]:
+            started = harness.runs.start(agent.name, decision["prompt"])
+            self._submit(started.id, decision["data"])
+            self._pass(9)
+            for look in decision["looks"]:
+                self._submit(harness.runs.re_examine(started.id).id, look)
+                self._pass(7)
+            if decision["outcome"] is not None:
+                outcome, status = decision["outcome"]
+                harness.rooms.decisions.set_outcome(started.id, outcome, None, status)
+
+    def _submit(self, run_id: str, result: dict[str, Any]) -> None:
+        """Let the model end a run with this result."""
+        self._model.script((ToolCall(f"toolu_{run_id}", SUBMIT, result),))
+        self._harness.finish_run(run_id)
+
+    def _write_blocks(self, agent: AgentRecord) -> None:
+        blocks, by = self._harness.rooms.blocks, self._harness.rooms.principal.author("api")
+        for block_type in BLOCK_TYPES:
+            place = blocks.place_of(block_type, agent.id)
+            blocks.put(place, self._story["blocks"][block_type], UNCONDITIONAL, by=by)
 
     def _edit_by_hand(self, garden: Workspace) -> None:
         memory = garden.root / "MEMORY.md"

@@ -25,6 +25,13 @@ def test_the_demo_home_has_something_of_everything(tmp_path: Path) -> None:
         statuses = [view.run.status for view in rooms.runs.list("gardener")]
         assert sorted(statuses) == ["failed", "succeeded", "succeeded"]
         assert rooms.runs.memory("gardener").status == "Carrying context"
+        planner = harness.agents.get("planner").id
+        views = rooms.decisions.list(planner)
+        assert [view.run.resolution_status for view in views] == [None, "resolved", "resolved"]
+        assert views[0].conviction is not None
+        assert len(rooms.runs.re_examinations(views[0].run.id)) == 2
+        assert rooms.decisions.tally(views) == {"good": 1, "bad": 1, "hitRate": 0.5}
+        assert len(rooms.blocks.list("agent", "gardener")) == 2
 
 
 def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from workspaces.history.diff import words_between
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, prefix="/a/{id}/blocks/{type}")
 
-TypePath = Annotated[str, Path(alias="type", max_length=20)]
+BlockPath = Annotated[str, Path(alias="type", max_length=20)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _shown(caller: PrincipalServices, place: BlockPlace) -> ShownBlock:
 
 @router.get("", response_model=None)
 def block_page(
-    request: Request, caller: Caller, reference: AgentPath, block_type: TypePath, scope: str = ""
+    request: Request, caller: Caller, reference: AgentPath, block_type: BlockPath, scope: str = ""
 ) -> Response:
     """Show the form that replaces a block."""
     agent = caller.agents.get(reference)
@@ -98,7 +98,7 @@ def block_page(
 
 @router.post("", response_model=None)
 def replace_block(
-    request: Request, caller: Caller, reference: AgentPath, block_type: TypePath, form: Form
+    request: Request, caller: Caller, reference: AgentPath, block_type: BlockPath, form: Form
 ) -> Response:
     """Replace or delete a block, if it is still the version that the form was made for."""
     agent = caller.agents.get(reference)

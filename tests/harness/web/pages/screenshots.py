@@ -28,6 +28,10 @@ def addresses(stage: Stage) -> dict[str, str]:
     assert conversation is not None
     turn = stage.harness.explain(conversation).turns()[0]
     run = rooms.runs.list("gardener")[-1].run
+    looked_at = next(
+        view for view in rooms.decisions.list(rooms.agents.get("planner").id) if view.conviction
+    )
+    look = rooms.runs.re_examinations(looked_at.run.id)[-1].run
     newest = rooms.workspaces.get("garden").log(limit=3)[2].id
     return {
         "overview": "/",
@@ -44,6 +48,12 @@ def addresses(stage: Stage) -> dict[str, str]:
         "prompt": f"/a/{agent}/prompt?c=planning",
         "runs": f"/a/{agent}/runs",
         "run": f"/runs/{run.id}",
+        "decisions": "/decisions",
+        "decision": f"/runs/{looked_at.run.id}",
+        "re-examination": f"/runs/{look.id}",
+        "block": f"/a/{agent}/blocks/core",
+        "rows": f"/a/{agent}/rows",
+        "picker": "/memory",
         "conversation": f"/c/{conversation.id}",
         "receipts": f"/c/{conversation.id}/turns/{turn.id}",
         "usage": "/usage?by=agent",
