@@ -15,6 +15,7 @@ ProblemKind = Literal[
     "history",
     "clock",
     "fact",
+    "edited",
 ]
 
 

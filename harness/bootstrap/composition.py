@@ -25,6 +25,7 @@ from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
 from harness.memory.blocks.blocks import Blocks
+from harness.memory.decisions.decision_files import DecisionFiles
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.memory_cache import MemoryCache
@@ -301,7 +302,7 @@ class Application:
             jobs=self.jobs,
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
-        decisions = Decisions(run_records, workspaces, cards, clock)
+        decisions = Decisions(run_records, DecisionFiles(workspaces, clock), cards, clock)
         deletion = RecordDeletion(
             principal=principal,
             accounts=self.accounts,

@@ -19,6 +19,7 @@ from workspaces.home.locations import local_file, records_at
 from workspaces.home.opening import open_tree
 from workspaces.ids import AccountId, WorkspaceId, namespace
 from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
 from workspaces.search.embeddings import Embedder
 from workspaces.storage.records import Key, RecordStore
 from workspaces.workspace.protection import Protection, PutBack
@@ -124,17 +125,26 @@ def embedder_of(settings: Settings) -> Embedder | None:
 def protection_of_memory() -> Protection:
     """Return the rules for what a model may not change in memory. A rule is imported when it is asked."""
 
-    def fact(path: WorkspacePath, before: bytes | None, after: bytes | None) -> PutBack | None:
+    def fact(
+        path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
+    ) -> PutBack | None:
         from harness.memory.facts.fact_protection import protect_fact
 
-        return protect_fact(path, before, after)
+        return protect_fact(path, before, after, by)
 
-    def decision(path: WorkspacePath, before: bytes | None, after: bytes | None) -> PutBack | None:
+    def decision(
+        path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
+    ) -> PutBack | None:
         from harness.memory.decisions.decision_protection import protect_decision
 
-        return protect_decision(path, before, after)
+        return protect_decision(path, before, after, by)
 
-    return Protection((fact, decision))
+    def is_decision(path: WorkspacePath) -> bool:
+        from harness.memory.decisions.decision_files import is_decision_path
+
+        return path.startswith("decisions/") and is_decision_path(path)
+
+    return Protection((fact, decision), is_decision)
 
 
 def defaults_mark(account_id: AccountId) -> Key:

@@ -166,6 +166,7 @@ def receipt(
     request: ModelRequest,
     remarks: tuple[Remark, ...] = (),
     purpose: RequestPurpose = "turn",
+    also_shown: tuple[ShownPart, ...] = (),
 ) -> Receipt:
     return Receipt(
         number=number,
@@ -178,7 +179,7 @@ def receipt(
         last=history[-1].number,
         pruning=pruning,
         length=shown.length,
-        parts=(*shown_parts(shown.snapshot, shown.deltas), *_platform_parts(request)),
+        parts=(*shown_parts(shown.snapshot, shown.deltas), *_platform_parts(request), *also_shown),
         digest=digest(request),
         remarks=remarks,
         purpose=purpose,

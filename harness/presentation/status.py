@@ -135,6 +135,7 @@ REMEDIES = {
     "over_quota": "free some space, or set a larger quota with `harness workspace set`",
     "conflict": "merge the two files and remove this one",
     "clock": "correct the wrong clock, or use NTP; nothing is lost",
+    "edited": "`harness restore` brings the first revision back; nothing is lost",
     "history": "`harness sync --check` shows details; files are still synced",
 }
 

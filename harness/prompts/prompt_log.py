@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.context.delta import Delta, delta_of
-from harness.context.receipt import Receipt, Remark, RequestPurpose, receipt, receipt_of
+from harness.context.receipt import (
+    Receipt,
+    Remark,
+    RequestPurpose,
+    ShownPart,
+    receipt,
+    receipt_of,
+)
 from harness.context.snapshot import ShownState, Snapshot, snapshot_of
 from harness.prompts.prompt_request import PromptRequest
 from harness.transcripts.large_values import LargeValues
@@ -102,8 +109,9 @@ class PromptLog:
         *,
         remarks: tuple[Remark, ...] = (),
         purpose: RequestPurpose = "turn",
+        also_shown: tuple[ShownPart, ...] = (),
     ) -> PendingWrite:
-        """Return the records to write before the request is sent.
+        """Return the records to write before the request is sent. `also_shown` is memory in its messages.
 
         `writer` identifies the process that holds the lease, or bids for it.
         """
@@ -120,6 +128,7 @@ class PromptLog:
             request=prompt.request,
             remarks=remarks,
             purpose=purpose,
+            also_shown=also_shown,
         )
         new_parts = [] if prompt.news is None else [self._new_part(prompt, writer)]
         put = self._put(f"receipt:{_digits(new_receipt.number)}", new_receipt.as_json(), writer)

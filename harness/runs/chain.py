@@ -1,7 +1,5 @@
 """Chains: agents that work on one task one after the other, each seeing the outputs before it.
 
-    chains:<account>    chain_…    {agents, task, status, createdAt, finishedAt?, stop?, error?}
-
 Each step is a run of its agent, whose id follows from the chain and the place of the step. So a chain that
 was interrupted goes on with the step where it stopped, and no step happens twice. The job of a chain looks
 after it, as that of a run does.
@@ -12,72 +10,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
-from hashlib import sha256
 from typing import Literal
 
 from harness.agents.record import PROMPT_CHARACTERS_MAX
-from harness.context.fence import attribute, fenced
 from harness.jobs.job import Job
 from harness.messages.model_request import NO_USAGE, Usage
+from harness.runs.chain_record import Chain, ChainRecords, ChainStatus, step_prompt
 from harness.runs.run import Run, RunStatus
 from harness.runs.run_records import LOOK_AFTER_S
 from harness.runs.runs import TRIES_MAX, Runs
 from harness.runtime.async_bridge import run_in_thread
-from harness.runtime.templates import render
-from workspaces.conditions import ABSENT
 from workspaces.errors import AgentRunning, Conflict, Failure, NotFound, Refused, Unavailable
-from workspaces.ids import ID_HEX_DIGITS, AgentId, ChainId, RunId, new_id
-from workspaces.storage.records import Condition, Item, JsonObject, Key, Put
-from workspaces.timestamp import Stamp, stamp_of
+from workspaces.ids import AgentId, ChainId, RunId, new_id
+from workspaces.storage.records import JsonObject
+from workspaces.timestamp import stamp_of
 
 CHAIN = "chain"
 """Kind of the job that brings a chain to its end."""
 
 STEPS_MAX = 20
-OUTPUT_CHARACTERS_MAX = 20_000
-"""Characters of an earlier output that a step sees. Twenty of them fit a model's window."""
-
 LOOK_S = 0.2
 """Seconds between two looks of a stream at a chain."""
-
-ChainStatus = Literal["running", "succeeded", "failed", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """The record of one chain."""
-
-    id: ChainId
-    agents: tuple[AgentId, ...]
-    task: str
-    status: ChainStatus
-    created_at: Stamp
-    is_stopped: bool = False
-    """True if someone asked for its end."""
-    error: str | None = None
-    counter: Condition = field(default=ABSENT, compare=False)
-
-    @property
-    def is_final(self) -> bool:
-        return self.status != "running"
-
-    def run_id(self, step: int) -> RunId:
-        """Return the id of the run of a step."""
-        digest = sha256(f"{self.id}\0{step}".encode()).hexdigest()
-        return RunId(f"run_{digest[:ID_HEX_DIGITS]}")
-
-    def stored(self) -> JsonObject:
-        return {
-            "agents": list(self.agents),
-            "task": self.task,
-            "status": self.status,
-            "createdAt": self.created_at,
-            **({"stop": True} if self.is_stopped else {}),
-            **({"error": self.error} if self.error else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +114,7 @@ class Chains:
         }
         due = now + timedelta(seconds=LOOK_AFTER_S if is_attended else 0.0)
         job = Job(f"{CHAIN}:{chain.id}", CHAIN, due, payload)
-        records.records.write(self._put(chain), *records.jobs.wanted_anew(job))
+        records.records.write(self._records.put(chain), *records.jobs.wanted_anew(job))
         return chain
 
     def get(self, chain_id: str) -> ChainView:
@@ -172,7 +128,8 @@ class Chains:
             ChainStep(agent_id, self.runs.records.find(chain.run_id(number)))
             for number, agent_id in enumerate(chain.agents)
         )
-        return ChainView(chain, tuple(steps))
+        view = ChainView(chain, tuple(steps))
+        return view if chain.re_examines is None else replace(view, chain=_by_last_run(view))
 
     async def cancel(self, chain_id: str) -> bool:
         """Cancel a chain, with the step that runs. Return False if it has ended."""
@@ -180,6 +137,8 @@ class Chains:
         view = await run_in_thread(self.get, chain_id)
         if view.chain.is_final:
             return False
+        if view.chain.re_examines is not None:  # its last run is in charge of the other steps
+            return await self.runs.cancel(view.chain.run_id(len(view.steps) - 1))
         await run_in_thread(self._change, chain_id, is_stopped=True)
         for step in view.steps:
             if step.run is not None and not step.run.is_final:
@@ -209,7 +168,7 @@ class Chains:
                 await run_in_thread(self._end, chain_id, "failed", str(failure))
                 return None
             done = await self.runs.wait(run_id)
-            if done.waiting:
+            if not done.run.is_final:  # it waits for an answer, or a run before it does
                 return self.runs.clock.now() + timedelta(seconds=LOOK_AFTER_S)
             if done.run.status != "succeeded":
                 status = "cancelled" if done.run.status == "cancelled" else "failed"
@@ -241,15 +200,8 @@ class Chains:
         agent = self.runs.agents.get(step.agent_id)
         names = [self.runs.agents.get(agent_id).name for agent_id in chain.agents[:number]]
         replies = [one.run.reply or "" if one.run else "" for one in view.steps[:number]]
-        share = min(OUTPUT_CHARACTERS_MAX, PROMPT_CHARACTERS_MAX // 2 // max(1, number))
-        outputs = [
-            {"agent": attribute(name), "text": fenced(_shortened(reply, share))}
-            for name, reply in zip(names, replies, strict=True)
-        ]
-        count = len(chain.agents)
-        prompt = render(
-            "runs/chain-step.md", number=number + 1, count=count, task=chain.task, outputs=outputs
-        )
+        earlier = list(zip(names, replies, strict=True))
+        prompt = step_prompt(chain.task, len(chain.agents), earlier)
         facts = {"id": run_id, "chain_id": chain.id, "step": number}
         with suppress(AgentRunning, Conflict):
             self.runs.start(agent.id, prompt, on_busy="queue", source="chain", facts=facts)
@@ -268,43 +220,28 @@ class Chains:
                 return
             with suppress(Conflict):
                 changed: Chain = replace(chain, **fields)  # type: ignore[arg-type]
-                self.runs.records.records.write(self._put(changed))
+                self.runs.records.records.write(self._records.put(changed))
                 return
         raise Unavailable("chains", "other changes keep coming first")
 
     def _chain(self, chain_id: str) -> Chain:
-        item = None
-        if chain_id.isascii() and 0 < len(chain_id) <= ID_CHARACTERS_MAX:
-            item = self.runs.records.records.get(self._key(chain_id))
-        if item is None:
+        found = self._records.find(chain_id)
+        if found is None:
             raise NotFound("chain", chain_id)
-        return _chain_of(item)
+        return found
 
-    def _put(self, chain: Chain) -> Put:
-        return Put(self._key(chain.id), chain.stored(), chain.counter)
-
-    def _key(self, chain_id: str) -> Key:
-        return Key(f"chains:{self.runs.principal.account_id}", chain_id)
+    @property
+    def _records(self) -> ChainRecords:
+        return self.runs.records.chains
 
 
-ID_CHARACTERS_MAX = 64
+def _by_last_run(view: ChainView) -> Chain:
+    """Return the chain of a re-examination with the status that its last run gives it."""
+    last = view.steps[-1].run
+    if last is None or not last.is_final:
+        return view.chain
+    status = _OF_LAST_RUN.get(last.status, "failed")
+    return replace(view.chain, status=status, error=last.error and last.error.message)
 
 
-def _chain_of(item: Item) -> Chain:
-    value = item.value
-    return Chain(
-        id=ChainId(item.key.sort),
-        agents=tuple(AgentId(one) for one in value["agents"]),
-        task=value["task"],
-        status=value["status"],
-        created_at=Stamp(value["createdAt"]),
-        is_stopped=value.get("stop", False),
-        error=value.get("error"),
-        counter=item.counter,
-    )
-
-
-def _shortened(text: str, characters_max: int) -> str:
-    if len(text) <= characters_max:
-        return text
-    return f"{text[:characters_max]}\n(… {len(text) - characters_max:,} more characters)"
+_OF_LAST_RUN: dict[RunStatus, ChainStatus] = {"succeeded": "succeeded", "cancelled": "cancelled"}

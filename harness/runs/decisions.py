@@ -2,13 +2,16 @@
 
 A decision is the first revision of its file in the agent's private workspace. The run's record holds the same
 data. A later change of the file, by whoever, changes no answer.
+
+The file alone is enough. Where machines share files and no records, a decision made elsewhere arrives as a
+file. It gets a record here when it is first asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -19,24 +22,20 @@ from harness.memory.decisions import re_examination
 from harness.memory.decisions.decision import (
     Decision,
     ago,
-    decision_of,
-    path_of_decision,
-    path_of_log,
     stored_decision,
 )
+from harness.memory.decisions.decision_files import DecisionFiles, FoundDecision
 from harness.memory.decisions.result_card import ResultCard, card_of
 from harness.runs.result_tools import LISTED, LISTED_MAX, SubmitResult
 from harness.runs.run import Run
 from harness.runs.run_records import RunRecords
 from harness.runtime.templates import render, root
 from workspaces.clock import Clock
-from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Failure, NotFound, Refused, Unavailable
-from workspaces.home.workspaces import Workspaces, private_to_agent
-from workspaces.ids import AgentId
+from workspaces.errors import Conflict, Failure, Refused, Unavailable
+from workspaces.ids import AgentId, RunId
 from workspaces.revision import Author
 from workspaces.storage.records import JsonObject
-from workspaces.timestamp import moment_of, stamp_of
+from workspaces.timestamp import Stamp, moment_of
 
 ResolutionStatus = Literal["pending", "active", "resolved", "expired"]
 CLOSED = frozenset({"resolved", "expired"})
@@ -124,13 +123,27 @@ class DecisionView:
 
 
 @dataclass(frozen=True, slots=True)
+class ReExaminationOrder:
+    """What it takes to examine a decision again."""
+
+    parent: Run
+    prompt: str
+    terms: JsonObject
+    """What the answer must keep, and what of the decision is shown."""
+    chain: JsonObject | None
+    """Of a chain's decision: the agents up to the one that made it, and their task."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decisions:
     """The decisions of one account. Threads may share it."""
 
     records: RunRecords
-    workspaces: Workspaces
+    files: DecisionFiles
     cards: CardShelf
     clock: Clock
+    _recorded: set[str] = field(default_factory=set[str], compare=False, repr=False)
+    """Runs with decision files that are known to have a record."""
 
     def submit_tool(self, run: Run, agent: AgentRecord) -> SubmitResult | None:
         """Return the tool with which this run must end; None for a run without a result.
@@ -144,7 +157,8 @@ class Decisions:
         card = self.cards.get(agent.config.card)
 
         def keep(data: JsonObject, author: Author) -> str:
-            self._keep(run, Decision(run.id, card, data), author)
+            made = self._made(run, card, data)
+            self.files.keep(run.agent_id, run.created_at, made, author)
             return f"Accepted: {card.summary(data)}"
 
         return SubmitResult(card.title, card.json_schema(), card.checked, keep)
@@ -153,14 +167,40 @@ class Decisions:
         """Return the result of a run from the accepted call of its tool, as it is stored."""
         if run.parent_id is not None:
             return {"review": dict(data)}
-        decision = self._read(run)
-        if decision is None:  # the file is gone again: the call itself holds the same
-            card = self.cards.get(agent.config.card or "")
-            decision = Decision(run.id, card, card.checked(data))
-        return decision.stored()
+        found = self.files.find(run.agent_id, run.created_at, run.id)
+        if found is not None:
+            return found.decision.stored()
+        card = self.cards.get(agent.config.card or "")  # the file is gone: the call holds the same
+        return self._made(run, card, card.checked(data)).stored()
+
+    def adopt(self, agent_id: AgentId) -> None:
+        """Record the decisions of an agent that are here as files alone: runs of other machines made them."""
+        for path, run_id in self.files.names(agent_id):
+            if run_id in self._recorded:
+                continue
+            if not self.records.has(run_id):
+                found = self.files.at(agent_id, path)
+                if found is None:  # what its first revision holds is no decision
+                    continue
+                with suppress(Conflict):  # another process was faster
+                    made = _made_elsewhere(agent_id, found)
+                    self.records.records.write(*self.records.recorded(made))
+            self._recorded.add(run_id)
+
+    def run(self, run_id: str) -> Run:
+        """Return a run, also one of another machine whose decision is here.
+
+        Raises: NotFound.
+        """
+        found = self.records.find(run_id)
+        if found is None:
+            for agent_id in self.files.agents_with(run_id):
+                self.adopt(agent_id)
+        return found or self.records.get(run_id)
 
     def list(self, agent_id: AgentId, *, limit: int | None = None) -> list[DecisionView]:
         """Return the decisions of an agent, newest first."""
+        self.adopt(agent_id)
         views = (self.view(run) for run in self.records.newest_first(agent_id))
         return list(islice((view for view in views if view is not None), limit))
 
@@ -176,7 +216,7 @@ class Decisions:
 
         Raises: NotFound for an unknown run; Refused for a run without a decision.
         """
-        view = self.view(self.records.get(run_id))
+        view = self.view(self.run(run_id))
         if view is None:
             raise Refused("run", run_id, "has no decision")
         return view
@@ -254,11 +294,13 @@ class Decisions:
         else:
             raise Unavailable("decisions", "other changes keep coming first")
         noted = "cleared" if outcome is None else outcome
-        self._log(run, f"outcome: {noted}{f' ({status})' if status else ''}")
+        line = f"outcome: {noted}{f' ({status})' if status else ''}"
+        by = self.records.principal.author("api")
+        self.files.note(run.agent_id, run.created_at, run.id, line, by)
         return self.records.get(run_id)
 
-    def re_examination_of(self, run_id: str) -> tuple[Run, str, JsonObject]:
-        """Return a run whose decision may be examined again, the prompt for that, and the answer's terms.
+    def re_examination_of(self, run_id: str) -> ReExaminationOrder:
+        """Return the prompt and the terms of a new look at the decision of a run.
 
         Raises: NotFound for an unknown run; Refused if its decision cannot be examined again.
         """
@@ -266,21 +308,23 @@ class Decisions:
         run, card = view.run, view.decision.card
         if view.why_closed is not None:
             raise Refused("run", run_id, view.why_closed)
-        slots = [
-            {"name": attribute(name), "text": fenced(value)}
-            for name, value in card.slot_values(view.decision.data)
-        ]
+        values = card.slot_values(view.decision.data)
+        slots = [{"name": attribute(name), "text": fenced(value)} for name, value in values]
         prompt = render(
             "runs/re-examination.md",
             slots=slots,
             actions=list(card.re_examine_actions),
             watch_for=watches(view.decision),
         )
+        found = self.files.find(run.agent_id, run.created_at, run.id)
         terms = {
             "actions": list(card.re_examine_actions),
             "watches": watches(view.decision),
+            "prompt": prompt,
+            "shown": [{"slot": name, "bytes": len(value.encode())} for name, value in values],
+            "revision": found and found.revision,
         }
-        return run, prompt, terms
+        return ReExaminationOrder(run, prompt, terms, view.decision.chain)
 
     def _re_examine_tool(self, run: Run) -> SubmitResult:
         parent = None if run.parent_id is None else self.records.find(run.parent_id)
@@ -293,60 +337,39 @@ class Decisions:
         def keep(data: JsonObject, author: Author) -> str:
             if parent is not None:
                 score, action = data["conviction_score"], data["suggested_action"]
-                self._log(parent, f"re-examined by {run.id}: {score} · {action}", author)
+                line = f"re-examined by {run.id}: {score} · {action}"
+                self.files.note(parent.agent_id, parent.created_at, parent.id, line, author)
             return "Accepted."
 
         schema = re_examination.schema(actions, watches=is_watching)
         return SubmitResult("a re-examination", schema, check, keep)
 
-    def _keep(self, run: Run, decision: Decision, author: Author) -> None:
-        """Write the file of a decision, once.
-
-        Raises: Refused if this run has submitted another result.
-        """
-        workspace = self.workspaces.private(private_to_agent(run.agent_id), create=True)
-        if workspace is None:
-            raise Unavailable("decisions", "the agent has no private workspace")
-        path = path_of_decision(run.created_at, run.id)
-        try:
-            workspace.write(path, decision.file(), by=author, expect=ABSENT)
-        except Conflict as conflict:
-            kept = self._read(run)
-            if kept is None or kept.data != decision.data:
-                rule = f"was submitted already: {kept.line if kept else path}"
-                raise Refused("result", None, rule) from conflict
-
-    def _read(self, run: Run) -> Decision | None:
-        """Return the decision in the first revision of its file."""
-        with suppress(Failure):
-            workspace = self.workspaces.private(private_to_agent(run.agent_id), create=False)
-            if workspace is None:
-                return None
-            path = path_of_decision(run.created_at, run.id)
-            first = workspace.log(path, limit=REVISIONS_MAX)[-1]
-            return decision_of(workspace.read(path, view=first.id).text, path)
-        return None
-
-    def _log(self, run: Run, line: str, author: Author | None = None) -> None:
-        """Append a line to the log beside a decision. The records hold the same, so a failure is no loss."""
-        with suppress(Failure):
-            workspace = self.workspaces.private(private_to_agent(run.agent_id), create=True)
-            if workspace is None:
-                return
-            path = path_of_log(run.created_at, run.id)
-            by = author or self.records.principal.author("api")
-            try:
-                text, expect = workspace.read(path).text, workspace.read(path).version
-            except NotFound:
-                text, expect = "", ABSENT
-            at = stamp_of(self.clock.now())
-            workspace.write(
-                path, f"{text}- {at[:16].replace('T', ' ')} {line}\n", by=by, expect=expect
-            )
+    def _made(self, run: Run, card: ResultCard, data: JsonObject) -> Decision:
+        """Return the decision that a run makes. That of a chain tells of the steps before it."""
+        chain = None if run.chain_id is None else self.records.chains.find(run.chain_id)
+        told = None
+        if chain is not None and run.step:
+            told = {"agents": list(chain.agents[: run.step + 1]), "task": chain.task}
+        return Decision(run.id, card, data, run.created_at, told)
 
 
-REVISIONS_MAX = 1000
-"""Revisions of one decision that are looked through for the first one."""
+def _made_elsewhere(agent_id: AgentId, found: FoundDecision) -> Run:
+    """Return the run of a decision that is here as a file alone."""
+    decision = found.decision
+    created_at = decision.created_at or ""
+    if created_at[:10] != found.date:  # the name of the file says where its log lies
+        created_at = f"{found.date}T00:00:00.000000Z"
+    return Run(
+        id=RunId(decision.run_id),
+        agent_id=agent_id,
+        status="succeeded",
+        source="on_demand" if decision.chain is None else "chain",
+        prompt="",
+        created_at=Stamp(created_at),
+        finished_at=found.at,
+        reply=decision.line,
+        result=decision.stored(),
+    )
 
 
 def decision_in(run: Run) -> Decision | None:

@@ -88,6 +88,12 @@ class Run:
         return self.status in FINAL
 
     @property
+    def leads_chain(self) -> bool:
+        """True for the re-examination of a chain's decision that has to do the steps before its turn."""
+        is_last = self.parent_id is not None and self.chain_id is not None
+        return is_last and self.turn_id is None and not self.is_final
+
+    @property
     def event_id(self) -> str:
         return f"{RUN_PREFIX}{self.id}"
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from harness.jobs.job import Job, Jobs
+from harness.runs.chain_record import ChainRecords
 from harness.runs.run import Run, run_of
 from harness.transcripts.large_values import LargeValues
 from workspaces.accounts.principal import Principal
@@ -66,6 +67,14 @@ class RunRecords:
     jobs: Jobs
     clock: Clock
 
+    @property
+    def chains(self) -> ChainRecords:
+        return ChainRecords(self.principal.account_id, self.records)
+
+    def has(self, run_id: str) -> bool:
+        """Return True if there is a record of this run."""
+        return self.records.get(self._key(run_id)) is not None
+
     def find(self, run_id: str) -> Run | None:
         if not run_id.isascii() or not 0 < len(run_id) <= RUN_ID_CHARACTERS_MAX:
             return None
@@ -99,13 +108,16 @@ class RunRecords:
             return ActiveRuns((), ABSENT)
         return ActiveRuns(tuple(item.value["runs"]), item.counter)
 
-    def created(self, run: Run, active: ActiveRuns, *, wait_s: float) -> tuple[RecordChange, ...]:
-        """Return the changes that store a new run behind the active ones.
+    def created(
+        self, run: Run, active: ActiveRuns, *, wait_s: float, ahead_of: RunId | None = None
+    ) -> tuple[RecordChange, ...]:
+        """Return the changes that store a new run behind the active ones, or ahead of one of them.
 
         Its job is due in `wait_s` seconds, unless another run is before it.
         """
-        waiting = replace(active, runs=(*active.runs, run.id))
-        job = () if active.runs else self._job(run.id, wait_s)
+        place = len(active.runs) if ahead_of is None else active.runs.index(ahead_of)
+        waiting = replace(active, runs=(*active.runs[:place], run.id, *active.runs[place:]))
+        job = () if place else self._job(run.id, wait_s)
         child = () if run.parent_id is None else (Put(self._child_key(run), {}),)
         listed = (*self._listed(run), *child)
         return (self.put(run), *listed, self._active_put(run.agent_id, waiting), *job)

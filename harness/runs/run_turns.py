@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from harness.agents.catalog import AgentCatalog
+from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation, Conversations
 from harness.memory.decisions.decision import stored_decision
 from harness.messages.event import RUN_PREFIX, SHARED_KEY, Event
@@ -36,6 +37,7 @@ from harness.transcripts.transcript import Entry
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import RunId, TurnId
+from workspaces.revision import RevisionId
 from workspaces.storage.records import RecordChange
 from workspaces.timestamp import stamp_of
 
@@ -83,6 +85,22 @@ class RunTurns:
             return None
         agent = self.agents.get(conversation.agent_id)
         return render("runs/decisions-first.md") if agent.config.review_decisions else None
+
+    def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
+        """Return the slots of the decision that the prompt of a re-examination shows."""
+        run = self._run_of(conversation, event)
+        review = None if run is None else run.review
+        if run is None or not review:
+            return ()
+        revision = review.get("revision")
+        return tuple(
+            ShownPart(
+                f"decision:{run.parent_id}:{one['slot']}",
+                RevisionId(revision) if revision else None,
+                one["bytes"],
+            )
+            for one in review.get("shown", ())
+        )
 
     def _is_owner(self, conversation: Conversation) -> bool:
         return conversation.user_id == self.runs.principal.owner.id

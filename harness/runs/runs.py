@@ -8,7 +8,7 @@ that runs jobs does. Several processes may do so at once: a run is one event, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,7 +20,8 @@ from harness.agents.record import PROMPT_CHARACTERS_MAX, AgentRecord
 from harness.messages.event import SHARED_KEY
 from harness.messages.pending_call import PendingCall
 from harness.runs.active_memory import ActiveMemories, MemoryView
-from harness.runs.decisions import Decisions, decision_in, review_in
+from harness.runs.chain_record import Chain, step_prompt
+from harness.runs.decisions import Decisions, ReExaminationOrder, decision_in, review_in
 from harness.runs.run import Run, RunError, RunSource, StopRequest, refused
 from harness.runs.run_records import LOOK_AFTER_S, RunRecords
 from harness.runtime.async_bridge import run_in_thread
@@ -39,8 +40,8 @@ from workspaces.errors import (
     TooMany,
     Unavailable,
 )
-from workspaces.ids import AgentId, RunId, new_id
-from workspaces.storage.records import JsonObject
+from workspaces.ids import AgentId, ChainId, RunId, new_id
+from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import moment_of, stamp_of
 
 WAITING_RUNS_MAX = 100
@@ -112,14 +113,23 @@ class Runs:
     def re_examine(self, run_id: str, *, is_attended: bool = True) -> Run:
         """Start a run that examines a run's decision again, in a conversation of its own.
 
+        The decision of a chain is examined by the whole chain: the run is its last one, and does the steps
+        before it first. Only the last one is told of the decision.
+
         Raises: NotFound; Refused if there is no decision that may be examined; AgentRunning.
         """
         self.check_right()
-        parent, prompt, terms = self.decisions.re_examination_of(run_id)
-        record = self.agents.get(parent.agent_id)
-        facts = {"parent_id": parent.id, "review": terms}
-        run = self._new(record, prompt, "re_examine", facts)
-        self._add(record, run, "reject", LOOK_AFTER_S if is_attended else 0.0)
+        order = self.decisions.re_examination_of(run_id)
+        record = self.agents.get(order.parent.agent_id)
+        facts: JsonObject = {"parent_id": order.parent.id, "review": order.terms}
+        also: tuple[RecordChange, ...] = ()
+        chain = self._chain_again(order)
+        if chain is not None:
+            last = len(chain.agents) - 1
+            facts |= {"id": chain.run_id(last), "chain_id": chain.id, "step": last}
+            also = (self.records.chains.put(chain),)
+        run = self._new(record, order.prompt, "re_examine", facts)
+        self._add(record, run, "reject", LOOK_AFTER_S if is_attended else 0.0, also)
         return run
 
     def re_examinations(self, run_id: str) -> list[RunView]:
@@ -128,7 +138,7 @@ class Runs:
         Raises: NotFound.
         """
         self.check_right()
-        return [self.view(run) for run in self.records.children(self.records.get(run_id).id)]
+        return [self.view(run) for run in self.records.children(self.decisions.run(run_id).id)]
 
     def start(
         self,
@@ -159,7 +169,7 @@ class Runs:
         Raises: NotFound.
         """
         self.check_right()
-        return self.view(self.records.get(run_id))
+        return self.view(self.decisions.run(run_id))
 
     def check_right(self) -> None:
         """Check that the caller is the account's owner, as whom all runs act.
@@ -175,6 +185,7 @@ class Runs:
     def list(self, agent: str, *, behind: str = "", limit: int | None = None) -> list[RunView]:
         """Return the runs of an agent, newest first; only those behind a `place` in this list."""
         self.check_right()
+        self.decisions.adopt(self.agents.get(agent).id)
         found = self.records.newest_first(self.agents.get(agent).id, behind)
         return [self.view(run) for run in islice(found, limit)]
 
@@ -223,11 +234,16 @@ class Runs:
         await run_in_thread(self.check_right)
         return await self._stop(run_id, "cancel")
 
-    async def work_off(self, agent_id: AgentId) -> None:
-        """Bring the runs of an agent to their end, one after the other, until none is left or one waits."""
+    async def work_off(self, agent_id: AgentId) -> datetime | None:
+        """Bring the runs of an agent to their end, one after the other, until none is left.
+
+        Return when to look again if one of them waits for an answer.
+        """
         while (active := await run_in_thread(self.records.active, agent_id)).runs:
-            if await self.finish(active.runs[0]) is not None:
-                return
+            again = await self.finish(active.runs[0])
+            if again is not None:
+                return again
+        return None
 
     async def finish(self, run_id: str) -> datetime | None:
         """Bring a run to its end, and return None. Return when to look again if it waits for an answer.
@@ -241,6 +257,11 @@ class Runs:
             if run.stop is not None:
                 await self.dispatcher.cancel_event(run.agent_id, run.event_id)
             await run_in_thread(self._check_conversation, run)
+            if run.leads_chain:
+                again = await self._do_earlier_steps(run)
+                run = await run_in_thread(self.records.get, run_id)
+                if again is not None or run.is_final:
+                    return again
             agent = await run_in_thread(self.agents.get, run.agent_id)
             queued = await self.dispatcher.enqueue(agent, run.event)
             outcome = await self.dispatcher.wait(replace(queued, is_new=False))
@@ -261,13 +282,14 @@ class Runs:
     async def wait(self, run_id: str) -> RunView:
         """Bring a run to its end, behind those before it, and return it.
 
-        A run that waits for an answer is returned as it is.
+        A run that waits for an answer, or behind a run that does, is returned as it is.
         """
         while True:
             view = await run_in_thread(self.get, run_id)
             if view.run.is_final or view.waiting:
                 return view
-            await self.work_off(view.run.agent_id)
+            if await self.work_off(view.run.agent_id) is not None:
+                return await run_in_thread(self.get, run_id)
             await asyncio.sleep(0)
 
     def add_skipped(self, run: Run, error: RunError) -> None:
@@ -309,7 +331,80 @@ class Runs:
         )
         return replace(run, **facts)
 
-    def _add(self, agent: AgentRecord, run: Run, on_busy: OnActive, wait_s: float) -> None:
+    def _chain_again(self, order: ReExaminationOrder) -> Chain | None:
+        """Return a new chain of the agents that led to a decision, or None if there was one agent alone.
+
+        Raises: NotFound if one of them was deleted.
+        """
+        if order.chain is None:
+            return None
+        agents = tuple(self.agents.get(one).id for one in order.chain["agents"])
+        return Chain(
+            ChainId(new_id("chain")),
+            agents,
+            order.chain["task"],
+            "running",
+            stamp_of(self.clock.now()),
+            re_examines=order.parent.id,
+        )
+
+    async def _do_earlier_steps(self, last: Run) -> datetime | None:
+        """Do the steps of a chain before its last run, and tell that run their outputs.
+
+        Return when to look again if one waits for an answer. The last run fails if one of them does.
+        """
+        chain = await run_in_thread(self.records.chains.find, last.chain_id or "")
+        if chain is None:
+            raise NotFound("chain", str(last.chain_id))
+        earlier: list[tuple[str, str]] = []
+        for number in range(len(chain.agents) - 1):
+            step = await run_in_thread(self._step, chain, earlier)
+            while not step.is_final:
+                active = await run_in_thread(self.records.active, step.agent_id)
+                again = await self.finish(active.runs[0]) if active.runs else None
+                if again is not None:
+                    return again
+                await asyncio.sleep(0)
+                step = await run_in_thread(self.records.get, step.id)
+            if step.status != "succeeded":
+                error = RunError("chain_failed", f"step {number + 1} of the chain: {step.status}")
+                await run_in_thread(self._give_up, last.id, error)
+                return None
+            agent = await run_in_thread(self.agents.get, step.agent_id)
+            earlier.append((agent.name, step.reply or ""))
+        review = last.review or {}
+        prompt = f"{step_prompt(chain.task, len(chain.agents), earlier)}\n\n{review['prompt']}"
+        await run_in_thread(self._changed, last.id, lambda run: _with_prompt(run, prompt))
+        return None
+
+    def _step(self, chain: Chain, earlier: Sequence[tuple[str, str]]) -> Run:
+        """Return the run of the step behind these, begun if it was not. It looks afresh, with no memory of
+        other runs."""
+        number = len(earlier)
+        run_id = chain.run_id(number)
+        found = self.records.find(run_id)
+        if found is not None:
+            return found
+        agent = self.agents.get(chain.agents[number])
+        prompt = step_prompt(chain.task, len(chain.agents), earlier)
+        facts = {"id": run_id, "chain_id": chain.id, "step": number}
+        run = self._new(agent, prompt, "chain", facts)
+        self._add(agent, replace(run, conversation_key=run.own_key), "queue", LOOK_AFTER_S)
+        return self.records.get(run_id)
+
+    def _add(
+        self,
+        agent: AgentRecord,
+        run: Run,
+        on_busy: OnActive,
+        wait_s: float,
+        also: tuple[RecordChange, ...] = (),
+    ) -> None:
+        """Store a new run behind the agent's active runs.
+
+        A step of a chain that is done again goes ahead of a last run that waits for such steps: otherwise two
+        of them could wait for each other.
+        """
         for _ in range(TRIES_MAX):
             active = self.records.active(agent.id)
             if active.runs and on_busy == "reject":
@@ -318,8 +413,17 @@ class Runs:
                 actual = len(active.runs)
                 limit = "runs that wait for the agent"
                 raise TooMany(limit, maximum=WAITING_RUNS_MAX, actual=actual, unit="runs")
+            leading = None
+            if run.conversation_key is not None:
+                found = (self.records.find(one) for one in active.runs)
+                leading = next(
+                    (one.id for one in found if one is not None and one.leads_chain), None
+                )
+            changes = self.records.created(run, active, wait_s=wait_s, ahead_of=leading)
             with suppress(Conflict):  # another caller was faster
-                self.records.records.write(*self.records.created(run, active, wait_s=wait_s))
+                self.records.records.write(*changes, *also)
+                return
+            if self.records.has(run.id):  # it was this caller's own run, as another process has it
                 return
         raise Unavailable("runs", "other changes keep coming first")
 
@@ -346,6 +450,7 @@ class Runs:
         run = await run_in_thread(self._changed, run_id, asked)
         if run.is_final:
             return False
+        await self._stop_steps(run, why)
         if (
             run.conversation_key is not None
         ):  # the run has left the queue: its event may be anywhere
@@ -356,6 +461,16 @@ class Runs:
             error = RunError("cancelled", "the run was cancelled")
             await run_in_thread(self._give_up, run_id, error)
         return True
+
+    async def _stop_steps(self, last: Run, why: StopRequest) -> None:
+        """Stop the steps that the last run of a chain does first."""
+        chain = None
+        if last.leads_chain:
+            chain = await run_in_thread(self.records.chains.find, last.chain_id or "")
+        for number in range(len(chain.agents) - 1 if chain else 0):
+            step = chain and await run_in_thread(self.records.find, chain.run_id(number))
+            if step and not step.is_final:
+                await self._stop(step.id, why)
 
     async def _waited(self, run_id: str) -> datetime | None:
         """Return when to look again at a run that waits. One that waited too long is stopped."""
@@ -411,6 +526,11 @@ def result_json(run: Run) -> JsonObject | None:
         return None
     line = f"{review['conviction_score']} · {review['suggested_action']} · {review['notes']}"
     return {"type": "re-examination", "data": review, "line": line}
+
+
+def _with_prompt(run: Run, prompt: str) -> Run | None:
+    """Return the run with this prompt, or None if nothing is to change."""
+    return None if run.is_final or run.prompt == prompt else replace(run, prompt=prompt)
 
 
 def _prompt(agent: AgentRecord, prompt: str | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.agents.mounts import missing_mounts
 from harness.agents.record import AgentRecord
 from harness.billing.price import Price
+from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event
 from harness.models.port import Model
@@ -118,6 +119,7 @@ def prepare_turn(
         reminder="" if is_resumed or event is None else memory.reminder(event.message.text),
         price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
+        shown=_shown(dependencies, conversation, event, first),
     )
     seen = {key: version for entry in window.entries for key, version in entry.seen.items()}
     tool_context = ToolContext(
@@ -161,6 +163,14 @@ def _instructions(
         return None
     own = dependencies.observer.instructions(conversation, event)
     return "\n\n".join(text for text in (event.system_once, own) if text) or None
+
+
+def _shown(
+    dependencies: TurnDependencies, conversation: Conversation, event: Event | None, first: int
+) -> tuple[ShownPart, ...]:
+    """Return the parts of memory that the turn's first message shows."""
+    shown = dependencies.observer.shown(conversation, event) if event else ()
+    return tuple(replace(part, entry=first) for part in shown)
 
 
 def _window(

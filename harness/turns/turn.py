@@ -20,7 +20,7 @@ from functools import partial
 
 from harness.agents.record import Limits
 from harness.billing.price import NANODOLLARS, Price
-from harness.context.receipt import Remark
+from harness.context.receipt import Remark, ShownPart
 from harness.context.repair import INTERRUPTED, sound_json
 from harness.messages.message import Message, Text, ToolCall, ToolResult, message_of, user
 from harness.messages.model_request import ModelFailure, Reply
@@ -77,6 +77,8 @@ class Turn:
     entries: tuple[Entry, ...] = ()
     instructions: str | None = None
     """The platform's instructions to the model for this turn alone."""
+    shown: tuple[ShownPart, ...] = ()
+    """What the turn's first message shows of memory: parts of the receipt of each request."""
     reminder: str = ""
     """The memory that the model sees beside the turn's first message."""
     price: Price | None = None
@@ -236,7 +238,9 @@ class Turn:
     def prepare_prompt(self, prompt: PromptRequest, writer: str) -> PendingWrite:
         """Return the records to write for a request."""
         model, remarks = self.sources.model, self.remarks
-        return self.prompt_log.prepare(prompt, self.id, model, writer, remarks=remarks)
+        return self.prompt_log.prepare(
+            prompt, self.id, model, writer, remarks=remarks, also_shown=self.shown
+        )
 
     def ending(self, status: Status, failure: ModelFailure | None = None) -> Ending:
         unavailable = self.prompt_log.unavailable

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event
 from harness.tools.port import AnyTool
@@ -38,6 +39,10 @@ class TurnObserver(Protocol):
 
     def instructions(self, conversation: Conversation, event: Event) -> str | None:
         """Return the harness's instructions for the turn of this event alone."""
+        ...
+
+    def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
+        """Return the parts of memory that the event's own message shows, for the receipts of its turn."""
         ...
 
     def begins(
@@ -78,6 +83,10 @@ class Unobserved:
     def instructions(self, conversation: Conversation, event: Event) -> str | None:
         del conversation, event
         return None
+
+    def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
+        del conversation, event
+        return ()
 
     def begins(
         self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session

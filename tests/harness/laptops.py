@@ -10,6 +10,7 @@ from harness import Harness
 from harness.bootstrap.composition import wire
 from harness.bootstrap.first_start import create_defaults
 from harness.bootstrap.join import Joined, join
+from harness.models.port import Model
 from harness.runtime.settings import read_settings
 from harness.sandboxes.none import NoSandbox
 from harness.sync.registry_sync import SyncResult
@@ -38,11 +39,11 @@ class Laptop:
     def join(self, account: str | None = None) -> Joined:
         return join(self.home, LOCATION, account=account, place=self.place())
 
-    def again(self) -> None:
-        """As a new process on the same home."""
+    def again(self, model: Model | None = None) -> None:
+        """As a new process on the same home, with this model for every agent."""
         settings = read_settings(self.home, environment={})
         sandbox = NoSandbox("not in this test")
-        house = wire(settings, place=self.place(), sandbox=sandbox, clock=self.clock)
+        house = wire(settings, place=self.place(), sandbox=sandbox, clock=self.clock, model=model)
         owner = house.owner()
         create_defaults(house.rooms(owner))
         self.harness = Harness(house, owner)

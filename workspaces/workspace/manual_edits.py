@@ -12,6 +12,7 @@ manual edits is one stat for each file and takes no lock.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from workspaces.coordination.writer_lock import WAIT_S, HeldLock, Intent, Writer
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Refused, Unavailable
 from workspaces.history.git.commit import Commit
 from workspaces.history.git.objects import ObjectId, blob_id
-from workspaces.history.history import PUT_BACK, History
+from workspaces.history.history import LOG_ENTRIES_MAX, PUT_BACK, History
 from workspaces.ids import Namespace, Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
@@ -39,6 +40,8 @@ from workspaces.workspace.remote_port import Remote
 
 ReadResult = Blob | Failure | None
 """The file that was read, the failure to read it, or None if there is no file."""
+
+EDITED = "was changed by hand, which changes no answer: its first revision is what counts"
 
 PATHS_LOOKED_UP_MAX = 50
 """Most paths looked up one by one. For more, reading the whole tree of a revision is faster."""
@@ -196,11 +199,33 @@ class ManualEdits:
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
         """Return everything that cannot be kept, here or from the remote. `tree` is the scan to use."""
-        here = (tree or self.scan()).problems
+        tree = tree or self.scan()
+        here = (*tree.problems, *self._rewritten(tree))
         if not self._history.is_there:
             here = (*here, Problem(".history", "history", "its directory is missing"))
         here = (*here, *_ahead(self._history.ahead()))
         return [*here, *(self.remote.problems() if self.remote is not None else ())]
+
+    def _rewritten(self, tree: Tree) -> list[Problem]:
+        """Return the files that a person changed though their first revision is what counts."""
+        kept = [path for path in tree.files if self.protection.is_kept(path)]
+        if not kept:
+            return []
+        tip, rewritten = self._history.tip(), list[WorkspacePath]()
+        for directory in sorted({path.rpartition("/")[0] for path in kept}):
+            log = self._history.log(path=WorkspacePath(directory), limit=LOG_ENTRIES_MAX)
+            touched = Counter(path for revision in log for path in revision.paths)
+            first = {path: revision.id for revision in log for path in revision.paths}  # the oldest
+            newest = self._history.below(tip, directory)
+            for path in kept:
+                if path not in touched:
+                    continue  # it is in no other directory, and in no revision yet
+                known = newest.get(path)
+                if touched[path] > 1:
+                    known = self._history.find(first[path], path)
+                if known is not None and known != tree.files[path].object_id:
+                    rewritten.append(path)
+        return [Problem(path, "edited", EDITED) for path in rewritten]
 
     def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
         """Return every file in the tree now, with its version, and the problems."""

@@ -33,15 +33,20 @@ class PutBack:
     """What was put back, as in `pinned, importance`."""
 
 
-Rule = Callable[[WorkspacePath, bytes | None, bytes | None], PutBack | None]
-"""Returns what is put back of a change, from the file before and after it (None: no file). None: nothing."""
+Rule = Callable[[WorkspacePath, bytes | None, bytes | None, Author], PutBack | None]
+"""Returns what is put back of a writer's change, from the file before and after it (None: no file). None:
+nothing."""
+
+IsKept = Callable[[WorkspacePath], bool]
+"""Returns whether the first revision of a file is what counts, whatever a person makes of it later."""
 
 
 class Protection:
     """The rules of a workspace."""
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule] = (), is_kept: IsKept = lambda _path: False) -> None:
         self._rules = rules
+        self.is_kept = is_kept
 
     def concerns(self, by: Author) -> bool:
         """Return True if the rules apply to this writer."""
@@ -54,7 +59,7 @@ class Protection:
         if not self.concerns(by) or before == after:
             return None
         for rule in self._rules:
-            put_back = rule(path, before, after)
+            put_back = rule(path, before, after, by)
             if put_back is not None:
                 return put_back
         return None

@@ -529,7 +529,7 @@ class Workspace:
             if put_back is not None:
                 done.append(put_back)
                 allowed[path] = put_back.data
-                if current is not None and put_back.data == current.data:
+                if put_back.data == (current.data if current else None):
                     del allowed[path]
         return allowed, done
 

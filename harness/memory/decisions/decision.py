@@ -18,6 +18,7 @@ from harness.memory.decisions.result_card import ResultCard, parsed_card
 from workspaces.errors import Refused
 from workspaces.paths import WorkspacePath
 from workspaces.storage.records import JsonObject
+from workspaces.timestamp import is_stamp
 
 FOLDER = "decisions"
 LOG_SUFFIX = ".log.md"
@@ -30,6 +31,10 @@ class Decision:
     run_id: str
     card: ResultCard
     data: JsonObject
+    created_at: str | None = None
+    """When the run was created; None in files without it."""
+    chain: JsonObject | None = None
+    """Of a chain's decision: the `agents` up to this one, and the `task`."""
 
     @property
     def line(self) -> str:
@@ -39,13 +44,16 @@ class Decision:
         return {"type": self.card.type, "data": self.data, "line": self.line}
 
     def stored(self) -> JsonObject:
-        """Return the JSON with the card."""
-        return {"card": self.card.as_json(), "data": self.data}
+        """Return the JSON with the card, and with the chain if it is a chain's decision."""
+        chain = {} if self.chain is None else {"chain": self.chain}
+        return {"card": self.card.as_json(), "data": self.data, **chain}
 
     def file(self) -> str:
         """Return the text of the decision's file."""
         head = {
             "run": self.run_id,
+            **({} if self.created_at is None else {"createdAt": self.created_at}),
+            **({} if self.chain is None else {"chain": self.chain}),
             "type": self.card.type,
             "data": self.data,
             "card": self.card.as_json(),
@@ -59,7 +67,8 @@ class Decision:
 
 def stored_decision(run_id: str, value: Mapping[str, Any]) -> Decision:
     """Return the decision from its stored JSON."""
-    return Decision(run_id, parsed_card(value["card"], "card"), dict(value["data"]))
+    card = parsed_card(value["card"], "card")
+    return Decision(run_id, card, dict(value["data"]), chain=value.get("chain"))
 
 
 def decision_of(text: str, name: str) -> Decision:
@@ -79,7 +88,14 @@ def decision_of(text: str, name: str) -> Decision:
             raise Refused(name, line[:80], "is not JSON") from error
     try:
         card = parsed_card(head["card"], name)
-        return Decision(str(head["run"]), card, card.checked(head["data"]))
+        created_at = str(head.get("createdAt", ""))
+        return Decision(
+            str(head["run"]),
+            card,
+            card.checked(head["data"]),
+            created_at if is_stamp(created_at) else None,
+            None if head.get("chain") is None else _chain_of(head["chain"]),
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise Refused(name, None, "is not a decision") from error
 
@@ -101,6 +117,13 @@ def ago(since: datetime, now: datetime) -> str:
         return f"{minutes}m ago"
     hours = minutes // 60
     return f"{hours}h ago" if hours < 24 else f"{hours // 24}d ago"
+
+
+def _chain_of(value: Mapping[str, Any]) -> JsonObject:
+    agents, task = value["agents"], value["task"]
+    if not isinstance(task, str) or not all(isinstance(one, str) for one in agents):
+        raise TypeError("a chain has agents and a task")
+    return {"agents": list(agents), "task": task}
 
 
 def _json(value: object) -> str:

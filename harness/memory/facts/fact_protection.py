@@ -5,11 +5,15 @@ from __future__ import annotations
 from harness.memory.facts.fact import is_fact_path
 from harness.memory.facts.fact_file import put_back
 from workspaces.paths import WorkspacePath
+from workspaces.revision import Author
 from workspaces.workspace.protection import PutBack
 
 
-def protect_fact(path: WorkspacePath, before: bytes | None, after: bytes | None) -> PutBack | None:
+def protect_fact(
+    path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
+) -> PutBack | None:
     """Return a fact's file with pin and importance as they were: absent in a new fact. A deletion stays."""
+    del by  # the rules of a workspace ask about no writer whom they do not concern
     if after is None or not is_fact_path(path):
         return None
     data, changed = put_back(path, before, after)

@@ -11,11 +11,13 @@ import pytest
 from harness import Harness
 from harness.messages.message import Text, ToolCall
 from harness.models.scripted import ScriptedModel
+from harness.presentation.status import status as home_status
 from harness.runs.run import Run
 from harness.sandboxes.none import NoSandbox
 from workspaces.clock import ManualClock
 from workspaces.errors import AgentRunning, NotFound, Refused
 from workspaces.home.workspaces import private_to_agent
+from workspaces.storage.records import Delete, Key
 
 Scripted = Callable[..., tuple[Harness, ScriptedModel]]
 
@@ -59,6 +61,11 @@ def files(harness: Harness) -> dict[str, str]:
     workspace = harness.workspaces.private(private_to_agent(agent.id), create=False)
     assert workspace is not None
     return {file.name: file.read_text() for file in (workspace.root / "decisions").iterdir()}
+
+
+def folder(harness: Harness) -> Path:
+    agent = harness.agents.get("assistant")
+    return harness.workspaces.get(private_to_agent(agent.id)).root / "decisions"
 
 
 def blobs(harness: Harness) -> dict[str, Any]:
@@ -325,9 +332,76 @@ def test_an_edit_by_a_person_changes_no_answer(harness: Harness, model: Scripted
     assert workspace is not None
     (file,) = (workspace.root / "decisions").iterdir()
     file.write_text(file.read_text().replace("WAIT", "GO"))
+    found = [("decisions/" + file.name, "edited")]
+    assert [
+        (one.path, one.kind) for one in workspace.problems()
+    ] == found  # before it is a revision
     workspace.log()
+    assert [(one.path, one.kind) for one in workspace.problems()] == found
     assert harness.rooms.decisions.get(run.id).decision.data == DATA
     assert "WAIT" in harness.rooms.decisions.told(agent.id)
+    assert harness.rooms.decisions.re_examination_of(run.id).prompt.count("WAIT") == 1
+    rows = [row for section in home_status(harness) for row in section.lines]
+    assert [row.facts["path"] for row in rows if row.state == "problem"] == [found[0][0]]
+    workspace.restore(found[0][0], workspace.log(found[0][0])[-1].id)
+    assert workspace.problems() == []
+
+
+def test_the_slots_that_a_run_was_shown_are_in_its_receipt(
+    harness: Harness, model: ScriptedModel
+) -> None:
+    model.script(submits(**DATA))
+    run = ran(harness)
+    model.script([ToolCall("r1", "read", {"path": "MEMORY.md"})], submits(**REVIEW))
+    child = harness.finish_run(harness.runs.re_examine(run.id).id).run
+    conversation = harness.conversation(str(child.conversation_id))
+    (turn,) = harness.explain(conversation).turns()
+    workspace = harness.workspaces.get(private_to_agent(run.agent_id))
+    (name,) = (name for name in files(harness) if not name.endswith(".log.md"))
+    first = workspace.log(f"decisions/{name}")[-1].id
+    for receipt in turn.receipts:
+        shown = [part for part in receipt.parts if part.source.startswith("decision:")]
+        assert [(part.source, part.bytes, part.revision, part.entry) for part in shown] == [
+            (f"decision:{run.id}:conclusion", len("WAIT"), first, receipt.first),
+            (f"decision:{run.id}:thesis", len("range unresolved"), first, receipt.first),
+        ]
+    assert len(turn.receipts) == 2
+    stored = harness.conversations.prompt_log(conversation).receipts()
+    assert stored == list(turn.receipts)
+
+
+def test_a_parent_that_was_deleted_leaves_its_children_their_answers(
+    harness: Harness, model: ScriptedModel
+) -> None:
+    model.script(submits(**DATA))
+    run = ran(harness)
+    model.script(submits(**REVIEW))
+    child = harness.finish_run(harness.runs.re_examine(run.id).id).run
+    waiting = harness.runs.re_examine(run.id)
+    (file,) = (folder(harness) / name for name in files(harness) if not name.endswith(".log.md"))
+    file.unlink()  # a person's deletion of the file is an edit: it changes no answer
+    assert harness.rooms.decisions.get(run.id).decision.data == DATA
+    records = harness.runs.records
+    records.records.write(Delete(Key(f"runs:{records.principal.account_id}", run.id)))
+    model.script(submits(**{**REVIEW, "conviction_score": 5}))
+    late = harness.finish_run(waiting.id)  # its parent went while it waited
+    for view, score in ((harness.runs.get(child.id), 70), (late, 5)):
+        told = view.as_json()
+        assert (told["status"], told["parentRunId"]) == ("succeeded", None)
+        assert told["result"]["data"]["conviction_score"] == score
+    with pytest.raises(NotFound):
+        harness.runs.re_examinations(run.id)
+
+
+def test_the_runs_of_a_deleted_agent_go_with_it(harness: Harness, model: ScriptedModel) -> None:
+    harness.agents.create("judge", card="decision")
+    model.script(submits(**DATA), submits(**REVIEW))
+    run = harness.finish_run(harness.runs.start("judge", "decide").id).run
+    child = harness.finish_run(harness.runs.re_examine(run.id).id).run
+    harness.deletion.agent("judge")
+    for gone in (run, child):
+        with pytest.raises(NotFound):
+            harness.runs.get(gone.id)
 
 
 def test_a_change_by_a_call_of_a_turn_is_put_back_and_the_model_is_told(

@@ -308,7 +308,8 @@ def revert(request: Request, caller: Caller, place: CallerWorkspace, fields: Fie
 def problems(place: CallerWorkspace) -> Json:
     """List the files that stay out of the history and of every prompt, with the reason.
 
-    The kind `clock` is the newest revision, if its time is more than a day in the future.
+    The kind `clock` is the newest revision, if its time is more than a day in the future. The kind `edited`
+    is a decision that was changed by hand: its first revision still counts.
     """
     return Json(whole("problems", map(problem_document, place.problems())))
 

@@ -10,7 +10,8 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from harness.bootstrap.composition import PrincipalServices
-from harness.runs.chain import STEPS_MAX, ChainStatus
+from harness.runs.chain import STEPS_MAX
+from harness.runs.chain_record import ChainStatus
 from harness.runs.run import RunStatus
 from harness.runtime.async_bridge import run_in_thread
 from harness.turns.worker_pool import WorkerPool

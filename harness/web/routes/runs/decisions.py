@@ -149,7 +149,8 @@ async def re_examine(
 ) -> Json:
     """Start a run of the same agent that examines a run's decision again.
 
-    The server writes its prompt from the decision. The decision does not change.
+    The server writes its prompt from the decision, which does not change. For the decision of a chain, the
+    run does the chain's earlier steps first; they are not told of the decision.
     """
     del body
     run = await run_in_thread(caller.runs.re_examine, run_id)
