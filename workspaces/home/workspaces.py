@@ -470,7 +470,7 @@ class Workspaces:
 
             A deletion writes its tombstone before it removes files, so the tombstone is read after the list.
             """
-            stats = list(place.walk(name, known, asked))
+            stats = list(place.walk(name, asked))
             if not stats or len(stats) < len(known):
                 check_life()
             return iter(stats)

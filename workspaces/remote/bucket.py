@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -38,18 +38,8 @@ stay here until it ends."""
 class Prefix(BlobStore, Protocol):
     """A store that can give access to a part of itself."""
 
-    def walk(
-        self,
-        prefix: str = "",
-        *,
-        known: Sequence[str] = (),
-        asked: Callable[[], None] = lambda: None,
-    ) -> Iterator[Stat]:
-        """Yield every object, under a valid name or not.
-
-        `known` holds names from before, in ascending order, at which a long listing may be divided.
-        `asked` is called with each request.
-        """
+    def walk(self, prefix: str = "", *, asked: Callable[[], None] = lambda: None) -> Iterator[Stat]:
+        """Yield every object, under a valid name or not. `asked` is called before each request."""
         ...
 
     def below(
@@ -102,10 +92,8 @@ class SharedBucket:
         """Return the store for values too large for a record, where the records are shared too."""
         return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
 
-    def walk(
-        self, namespace: Namespace, known: Sequence[str], asked: Callable[[], None]
-    ) -> Iterator[Stat]:
-        return self._store.below(namespace).walk(known=known, asked=asked)
+    def walk(self, namespace: Namespace, asked: Callable[[], None]) -> Iterator[Stat]:
+        return self._store.below(namespace).walk(asked=asked)
 
     def sweep(self, namespace: Namespace) -> None:
         """Delete all files and the history of a deleted workspace. May be repeated."""

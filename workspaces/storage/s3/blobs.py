@@ -30,11 +30,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_plus, urlsplit
@@ -64,8 +63,7 @@ from workspaces.storage.blobs import (
     is_meta_word,
 )
 from workspaces.storage.s3.errors import ERRORS, S3Error, s3_error_of
-from workspaces.storage.s3.listing import EVENT, PAGES_KEPT, ListedPage, objects_of, read_contents
-from workspaces.storage.s3.parallel_listing import ListingPage, cuts_of, in_parts
+from workspaces.storage.s3.listing import EVENT, ListedObject, objects_of, read_contents
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -206,51 +204,29 @@ class S3Blobs:
             if broken_rule(stat.name) is None:
                 yield stat
 
-    def walk(
-        self,
-        prefix: str = "",
-        *,
-        known: Sequence[BlobName] = (),
-        asked: Callable[[], None] = lambda: None,
-    ) -> Iterator[Stat]:
-        """Yield every object, also those with invalid names.
+    def walk(self, prefix: str = "", *, asked: Callable[[], None] = lambda: None) -> Iterator[Stat]:
+        """Yield every object, also those with invalid names. `asked` is called before each request.
 
         The whole listing is read before the first object is yielded. S3 lists in the order of the port, but
         other servers list directory by directory (seaweedfs 4.48 does).
-
-        `known` are names that existed before, ascending. With them a long listing is fetched in parallel
-        parts. `asked` is called before each request.
         """
-
-        cuts = cuts_of(known, self._page_keys) if self._names_max is None else ()
-        count = 0
-
-        def ask(after: str, more: str | None) -> ListingPage:
-            nonlocal count
+        stats: list[Stat] = []
+        token: str | None = None
+        while True:
             asked()
-            page = self._stats(prefix, after, more)
-            count += len(page.stats)
-            if self._names_max is not None and count > self._names_max:
+            page = self._page(self._prefix + prefix, self._page_keys, token)
+            is_encoded = page.get("EncodingType") == "url"
+            objects = objects_of(page.get("Contents", ()))
+            stats += (_stat(listed, self._prefix, is_encoded) for listed in objects)
+            if self._names_max is not None and len(stats) > self._names_max:
                 limit = f"names below {prefix or '/'} in {self._bucket}"
-                raise OverLimit(limit, maximum=self._names_max, actual=count, unit="names")
-            return page
-
-        stats = in_parts(ask, cuts)
-        if cuts and not {stat.name for stat in stats}.issuperset(known):
-            stats = in_parts(ask, ())  # names are missing: only a listing in one piece proves that
+                raise OverLimit(limit, maximum=self._names_max, actual=len(stats), unit="names")
+            if not page["IsTruncated"]:
+                break
+            before, token = token, page.get("NextContinuationToken")
+            if not token or token == before:
+                raise Unavailable(str(self._bucket), "the listing does not end")
         yield from sorted(stats, key=attrgetter("name"))
-
-    def _stats(self, prefix: str, after: str, more: str | None) -> ListingPage:
-        begin = {"StartAfter": self._prefix + after} if after and more is None else {}
-        if more is not None:
-            begin = {"ContinuationToken": more}
-        page = self._page(self._prefix + prefix, self._page_keys, begin)
-        is_encoded = page.get("EncodingType") == "url"
-        stats = _stats_of(objects_of(page.get("Contents", ())), self._prefix, is_encoded)
-        following = page.get("NextContinuationToken", "") if page["IsTruncated"] else None
-        if following in {"", more} and following is not None:
-            raise Unavailable(str(self._bucket), "the listing does not end")
-        return ListingPage(stats, following)
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
@@ -273,7 +249,9 @@ class S3Blobs:
             raise self._unavailable(error) from error
         return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
 
-    def _page(self, prefix: str, keys: int, more: dict[str, str]) -> dict[str, Any]:
+    def _page(self, prefix: str, keys: int, token: str | None) -> dict[str, Any]:
+        more = {} if token is None else {"ContinuationToken": token}
+
         def page() -> dict[str, Any]:
             client = self._bucket.connected().client
             name = self._bucket.name
@@ -336,7 +314,7 @@ class S3Blobs:
         if error.status != 404 or error.code == "NoSuchBucket":
             return False
         if error.code != "NoSuchKey":  # ambiguous: a listing fails if the bucket is missing
-            self._page(self._prefix, 1, {})
+            self._page(self._prefix, 1, None)
         return True
 
     def _failed_change(
@@ -472,17 +450,10 @@ def _prevent_redirect_loop(model: Any, context: dict[str, Any], **_: object) -> 
         context["s3_redirect"]["redirected"] = True
 
 
-@lru_cache(maxsize=PAGES_KEPT)
-def _stats_of(page: ListedPage, prefix: str, is_encoded: bool) -> tuple[Stat, ...]:
-    return tuple(
-        Stat(
-            (unquote_plus(key) if is_encoded else key).removeprefix(prefix),
-            size,
-            _token(tag),
-            modified.timestamp() if modified else None,
-        )
-        for key, size, tag, modified in page.listed
-    )
+def _stat(listed: ListedObject, prefix: str, is_encoded: bool) -> Stat:
+    key, size, tag, modified = listed
+    name = (unquote_plus(key) if is_encoded else key).removeprefix(prefix)
+    return Stat(name, size, _token(tag), modified.timestamp() if modified else None)
 
 
 def _token(etag: str | None) -> Token:

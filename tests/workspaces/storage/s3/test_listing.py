@@ -91,40 +91,12 @@ def test_the_s3_listing_parser_leaves_error_answers() -> None:
     assert handed(HEAD + ONE + TAIL, status=503) == (HEAD + ONE + TAIL, None)
 
 
-def test_the_s3_listing_parser_reuses_a_page_read_recently() -> None:
-    def read(body: bytes) -> Any:
-        found: dict[str, Any] = {}
-        read_contents({"status_code": 200, "body": body}, found)
-        return found["Contents"]
-
-    first = read(HEAD + ONE + TAIL)
-    assert read(HEAD.replace(b"false", b"true") + ONE + TAIL) is first
-    assert read(HEAD + ONE.replace(b">3<", b">4<") + TAIL) is not first
-
-
 def test_objects_parsed_by_botocore_convert_to_the_same_listed_objects() -> None:
     read: list[dict[str, Any]] = [{"Key": "a%20b", "Size": 3, "ETag": '"x"', "LastModified": AT}]
-    assert objects_of([*read, {"Key": "b", "Size": 0}]).listed == (
+    assert objects_of([*read, {"Key": "b", "Size": 0}]) == (
         READ,
         ListedObject("b", 0, None, None),
     )
-
-
-def test_an_unchanged_s3_listing_reuses_its_stats(
-    seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key, value in seaweedfs.environment().items():
-        monkeypatch.setenv(key, value)
-    store, beside = S3Blobs(BUCKET, top := new_id("test")), S3Blobs(BUCKET, f"{top}/notes")
-    for number in range(3):
-        store.write(f"notes/{number}.md", b"text", expect=ANY)
-    first, again = list(store.walk()), list(store.walk())
-    assert all(one is other for one, other in zip(first, again, strict=True))
-    assert [stat.name for stat in beside.walk()] == ["0.md", "1.md", "2.md"]
-    store.write("notes/1.md", b"changed", expect=ANY)
-    assert [stat.size for stat in store.walk()] == [4, 7, 4]
-    store.close()
-    beside.close()
 
 
 @pytest.mark.parametrize("name", ["seaweedfs", "moto_s3"])
