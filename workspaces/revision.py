@@ -121,7 +121,9 @@ def subject(changes: list[FileChange]) -> str:
     if change.after is None:
         return f"{change.path}: deleted"
     added, removed = _moved_lines(change.before or b"", change.after)
-    excerpt = next((quote for line in added if (quote := _quote(line))), "")
+    # a line without a word, such as the `---` of front matter, says nothing
+    quotes = (_quote(line) for line in added if any(map(str.isalnum, line)))
+    excerpt = next((quote for quote in quotes if quote), "")
     counts = f"{change.path}: +{len(added)} −{removed}"
     return f"{counts} · {excerpt}" if excerpt else counts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -31,6 +32,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 CONVERSATIONS_MAX = 30
 """The newest conversations in which waiting calls are looked for. `harness status` looks at more."""
+
+LINE_CHARACTERS_MAX = 70
+"""Characters of a decision's summary in the list of what wants attention."""
 
 ROWS_MAX = 100
 """The most workspaces, and the most agents, on this page."""
@@ -201,8 +205,9 @@ def _doubted(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterat
     names = {agent.id: agent.name for agent in agents}
     for view in doubted(caller, agents):
         found = view.conviction or {}
-        told = f"“{view.decision.line}” has {found['score']} of 100 left: {found['action']}."
-        yield Attention("warn", names[view.run.agent_id], told, f"/runs/{view.run.id}", "Look")
+        line = textwrap.shorten(view.decision.line, LINE_CHARACTERS_MAX, placeholder=" …")
+        told = f"“{line}” has {found['score']} of 100 left: {found['action']}."
+        yield Attention("doubt", names[view.run.agent_id], told, f"/runs/{view.run.id}", "Look")
 
 
 def _set_aside(caller: PrincipalServices) -> Iterator[Attention]:

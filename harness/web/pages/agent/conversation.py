@@ -47,9 +47,9 @@ def conversation_page(
     """Show the newest entries, those before an entry, or those after one."""
     transcript = caller.conversations.transcript(conversation)
     if after:
-        entries = transcript.page(ENTRIES_MAX, after=_number(after))
+        entries = transcript.page(ENTRIES_MAX, after=entry_number(after))
     else:
-        limit = _number(before) if before else None
+        limit = entry_number(before) if before else None
         entries = transcript.page(ENTRIES_MAX, after=limit, backwards=True)[::-1]
     newest = transcript.newest()
     return shown(
@@ -121,7 +121,7 @@ def export(caller: Caller, conversation: PathConversation) -> Response:
 @router.post("/fork", response_model=None)
 def fork(request: Request, caller: Caller, conversation: PathConversation, form: Form) -> Response:
     """Copy the conversation up to an entry, under another key."""
-    at = _number(form.text("at")) if form.text("at") else None
+    at = entry_number(form.text("at")) if form.text("at") else None
     made = caller.conversations.fork(conversation, check_key(form.text("key"), "key"), at)
     return led_to(request, f"/c/{made.id}", said="forked")
 
@@ -160,7 +160,8 @@ def places_of(caller: PrincipalServices, conversation: Conversation) -> dict[str
     return places
 
 
-def _number(text: str) -> int:
+def entry_number(text: str) -> int:
+    """Return the number of an entry from a query or a form."""
     if not (text.isascii() and text.isdigit() and 0 < len(text) <= 12):
         raise Refused("entry", text, "must be the number of an entry")
     return int(text)

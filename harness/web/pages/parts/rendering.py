@@ -140,7 +140,7 @@ def when(at: str, *, now: datetime) -> Markup:
 def _relative(moment: datetime, now: datetime) -> str:
     seconds = (now - moment).total_seconds()
     if seconds < -60:  # a clock ahead, or something that is due
-        return _ahead(-seconds, moment)
+        return _ahead(-seconds, moment, now)
     if seconds < 60:
         return "just now"
     if seconds < 3600:
@@ -155,12 +155,15 @@ def _relative(moment: datetime, now: datetime) -> str:
     return _date(moment, now)
 
 
-def _ahead(seconds: float, moment: datetime) -> str:
+def _ahead(seconds: float, moment: datetime, now: datetime) -> str:
     if seconds < 3600:
         return f"in {int(seconds // 60)} min"
     if seconds < 86_400:
         return f"in {int(seconds // 3600)} h"
-    return f"{moment.day} {moment:%b %Y}"
+    days = (moment.date() - now.date()).days
+    if days <= 1:
+        return "tomorrow"
+    return f"in {days} days" if days < 14 else _date(moment, now)
 
 
 def _date(moment: datetime, now: datetime) -> str:

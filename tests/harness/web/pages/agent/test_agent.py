@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from harness.memory.blocks.block import CORE_CHARACTERS_MAX
+from harness.models.scripted import ScriptedModel
 from tests.harness.web.pages.visitor import visitor
 from tests.harness.web.site import Site
 
@@ -79,3 +81,28 @@ def test_a_schedule_says_when_it_is_due_next(site: Site) -> None:
     page = ada.get(path)
     assert "next <time" in page
     assert 'href="/decisions?type=decision"' in page
+
+
+def test_the_prompt_of_a_past_message_is_what_was_sent_with_it(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    with Site.open(tmp_path / "home", model=model) as site:
+        ada, agent = visitor(site), site.harness.agents.get("assistant")
+        notes = site.harness.workspaces.get("notes")
+        by = site.harness.rooms.principal.author("api")
+        notes.write("MEMORY.md", "- the tea is green\n", by=by)
+        model.script("Green.", "Black.", "Done.")
+        site.harness.run("Which tea?", agent=agent, conversation="c1")
+        notes.write("MEMORY.md", "- the tea is black\n", by=by)
+        site.harness.run("And now?", agent=agent, conversation="c1")
+        run = site.harness.finish_run(site.harness.runs.start("assistant", "Look.").id).run
+        path = f"/a/{agent.id}/prompt"
+        page = ada.get(f"{path}?c=c1")
+        assert f'href="{path}?c=c1&amp;at=3"' in page
+        first, second = ada.get(f"{path}?c=c1&at=1"), ada.get(f"{path}?c=c1&at=3")
+        assert ("Which tea?</pre>" in first, "And now?</pre>" in first) == (True, False)
+        assert ("the tea is green" in first, "the tea is black" in first) == (True, False)
+        assert ("the tea is black" in second, "And now?</pre>" in second) == (True, True)
+        ada.get(f"{path}?c=c1&at=99", 404)
+        ada.get(f"{path}?at=1", 404)
+        ada.get(f"{path}?c=c1&at=x", 400)
+        assert "Look.</pre>" in ada.get(f"{path}?c={run.own_key}&at=1")
