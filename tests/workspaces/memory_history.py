@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha1
 from typing import Any
 
 from workspaces.clock import Clock
 from workspaces.errors import Unavailable
 from workspaces.history.git.objects import ObjectId, blob_id
+from workspaces.history.source import stamps_before
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.timestamp import Stamp, next_stamp
+from workspaces.timestamp import Stamp, moment_of, next_stamp
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Commit:
     parents: tuple[str, ...]
     at: Stamp
     tree: dict[WorkspacePath, ObjectId]
+    trailers: dict[str, str]
+    author_id: str
+
+    @property
+    def place(self) -> tuple[int, Stamp]:
+        return int(moment_of(self.at).timestamp()), self.at
 
 
 class MemoryHistory:
@@ -79,17 +86,33 @@ class MemoryHistory:
     def log(self, *, path: WorkspacePath | None = None, limit: int = 50) -> list[Commit]:
         return [self.commits[self._tip]] if self._tip else []
 
-    def record(self, changes: Any, author: Author, *, beside: Any = None) -> str:
+    def record(
+        self,
+        changes: Any,
+        author: Author,
+        *,
+        beside: Any = None,
+        beside_by: Author | None = None,
+        at: Stamp | None = None,
+    ) -> str:
         parents = (self._tip,) if self._tip else ()
         if beside:
-            parents = (*parents, self._made(beside, parents))
-        return self._moved(self._made(changes, parents))
+            parents = (*parents, self._made(beside, parents, beside_by or author))
+        return self._moved(self._made(changes, parents, author, at))
 
-    def follow(self, theirs: str, differing: Any, author: Author, *, beside: Any = None) -> str:
-        onto = self._made(beside, (theirs,)) if beside else theirs
+    def follow(
+        self,
+        theirs: str,
+        differing: Any,
+        author: Author,
+        *,
+        beside: Any = None,
+        beside_by: Author | None = None,
+    ) -> str:
+        onto = self._made(beside, (theirs,), beside_by or author) if beside else theirs
         if self._tip is None or self.descends(theirs, self._tip):
-            return self._moved(self._made(differing, (onto,)) if differing or beside else onto)
-        return self._moved(self._merged(differing, self._tip, onto))
+            return self._moved(self._made(differing, (onto,), author) if differing else onto)
+        return self._moved(self._merged(differing, self._tip, onto, author))
 
     def ahead(self) -> list[Commit]:
         """None: it has no date of git's to look by."""
@@ -131,17 +154,24 @@ class MemoryHistory:
         self._tip = tip
         return tip
 
-    def _made(self, changes: Any, parents: tuple[str, ...]) -> str:
-        at = next_stamp(self._clock.now(), *(self.commits[one].at for one in parents))
-        return self._added(parents, at, parents[0] if parents else None, changes)
+    def _made(
+        self, changes: Any, parents: tuple[str, ...], by: Author, at: Stamp | None = None
+    ) -> str:
+        now = self._clock.now() if at is None else moment_of(at)
+        received = stamps_before(by.trailers)
+        at = next_stamp(now, *(self.commits[one].at for one in parents), *received)
+        trailers = {**by.trailers, "Source": by.source}
+        base = self.tree(parents[0] if parents else None)
+        return self._added(Commit("", parents, at, base, trailers, by.id), changes)
 
-    def _merged(self, changes: Any, ours: str, onto: str) -> str:
+    def _merged(self, changes: Any, ours: str, onto: str, by: Author) -> str:
         parents = tuple(sorted((ours, onto)))
         at = max(self.commits[one].at for one in parents)
-        return self._added(parents, at, onto, changes)
+        made = Commit("", parents, at, self.tree(onto), {"Source": by.source}, by.id)
+        return self._added(made, changes)
 
-    def _added(self, parents: tuple[str, ...], at: Stamp, base: str | None, changes: Any) -> str:
-        tree = self.tree(base)
+    def _added(self, made: Commit, changes: Any) -> str:
+        tree = made.tree
         for path, after in changes.items():
             if after is None:
                 tree.pop(path, None)
@@ -150,9 +180,10 @@ class MemoryHistory:
             else:
                 tree[path] = blob_id(after)
                 self.objects[tree[path]] = after
-        name = sha1(repr((parents, at, sorted(tree.items()))).encode(), usedforsecurity=False)
-        self.commits[name.hexdigest()] = Commit(name.hexdigest(), parents, at, tree)
-        return name.hexdigest()
+        bits = (made.parents, made.at, sorted(tree.items()), sorted(made.trailers.items()))
+        name = sha1(repr(bits).encode(), usedforsecurity=False).hexdigest()
+        self.commits[name] = replace(made, id=name, tree=tree)
+        return name
 
 
 class Quarantine:

@@ -52,9 +52,10 @@ from workspaces.history.git.tree_edit import After, replace_files
 from workspaces.history.log import RevisionChanges
 from workspaces.history.revision_step import RAW_OPTIONS, RevisionStep, parse_raw, parse_steps
 from workspaces.history.safe_git_command import check_git_command
+from workspaces.history.source import stamps_before
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
 from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_message, message
-from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, next_stamp, stamp_of
+from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, moment_of, next_stamp, stamp_of
 
 HEAD: Final = "head"
 """The view of the present files. Any other view is a revision's id."""
@@ -233,8 +234,7 @@ class History:
         return self._objects.read(object_id)
 
     def keep(self, data: bytes) -> ObjectId:
-        """Write a blob that no revision contains. It lasts until the next packing prunes it.
-        The caller holds the writer lock."""
+        """Keep a blob that no revision has, until the next packing. The caller holds the writer lock."""
         batch = self._objects.batch()
         blob = batch.add("blob", data)
         batch.sync()
@@ -254,7 +254,7 @@ class History:
         return at_most(stamp, self._clock.now())
 
     def ahead(self) -> list[Commit]:
-        """Return the revisions with a stamp more than a day in the future: one of two clocks is wrong.
+        """Return the revisions with a stamp more than a day in the future, as a wrong clock makes them.
         Merges that repeat a parent's stamp are left out. At most REVISIONS_AHEAD_MAX commits are read."""
         latest = self._clock.now() + AHEAD_MAX
         newest = self._commit_or_none(self.tip())
@@ -282,19 +282,21 @@ class History:
         author: Author,
         *,
         beside: Mapping[WorkspacePath, bytes] | None = None,
+        beside_by: Author | None = None,
+        at: Stamp | None = None,
     ) -> RevisionId:
-        """Make a revision on top of the newest one. It sets these files; None removes a file.
+        """Make a revision on top of the newest one. It sets these files; None removes a file. `at` is its
+        stamp, unless the newest revision's is as late.
 
-        `beside` holds the files of the other side of a merge. They become a sibling of the newest
-        revision, and the new revision merges the two. So both versions stay, and each line keeps its
-        author."""
+        `beside` holds the files of the other side of a merge. They become a sibling of the newest revision,
+        by `beside_by`, which the new one merges. So both versions stay, and each line keeps its author."""
         tip = self.tip()
         batch = self._objects.batch()
         parent = self._commit_or_none(tip)
         parents = [parent] if parent else []
         if beside:
-            parents.append(self._write_sibling(beside, author, parents))
-        commit = self._add_commit(batch, changes, author, parents)
+            parents.append(self._write_sibling(beside, beside_by or author, parents))
+        commit = self._add_commit(batch, changes, author, parents, at)
         batch.sync()
         self._branch.move(commit.id, expect=tip)
         self._newest = commit
@@ -307,10 +309,11 @@ class History:
         author: Author,
         *,
         beside: Mapping[WorkspacePath, bytes] | None = None,
+        beside_by: Author | None = None,
     ) -> RevisionId:
         """Move the branch to `theirs`, or to a new revision that descends from ours and theirs.
-        `differing` holds the files that must differ from theirs. `beside` holds versions that sync
-        encountered and that neither history contains.
+        `differing` holds the files that must differ from theirs. `beside` holds versions that sync met and
+        that neither history contains; their revision is by `beside_by`.
 
         Ours is an ancestor of theirs and no file differs: the branch moves to theirs unchanged.
         Ours is an ancestor of theirs and files differ: they become a revision on top of theirs.
@@ -320,10 +323,9 @@ class History:
         batch = self._objects.batch()
         onto = self.commit(theirs)
         if beside:
-            onto = self._write_sibling(beside, author, [onto])
+            onto = self._write_sibling(beside, beside_by or author, [onto])
         if ours is None or self.descends(theirs, ours):  # fast-forward, perhaps with local changes
-            has_changes = bool(differing or beside)
-            commit = self._add_commit(batch, differing, author, [onto]) if has_changes else onto
+            commit = self._add_commit(batch, differing, author, [onto]) if differing else onto
         else:  # both sides have revisions that the other lacks
             commit = self._add_merge(batch, (self.commit(ours), onto), onto, differing, author)
         batch.sync()
@@ -334,9 +336,7 @@ class History:
     def bundles(
         self, tip: RevisionId, known: Collection[RevisionId], *, bytes_max: int = BUNDLE_BYTES_MAX
     ) -> Iterator[tuple[RevisionId, bytes]]:
-        """Yield bundles of the revisions that a machine with `known` lacks, oldest first. Each comes with
-        its newest revision.
-
+        """Yield bundles of what a machine with `known` lacks, oldest first, each with its newest revision.
         Raises: OverLimit when a single revision is too large."""
         return bundles(self._directory, tip, known, bytes_max=bytes_max)
 
@@ -505,8 +505,7 @@ class History:
     def _write_sibling(
         self, changes: Mapping[WorkspacePath, After], author: Author, parents: Sequence[Commit]
     ) -> Commit:
-        """Write a revision that will be a merge's parent. It is written first, because making the merge reads
-        its objects."""
+        """Write a revision that the next one descends from. It comes first: that one reads its objects."""
         batch = self._objects.batch()
         commit = self._add_commit(batch, changes, author, parents)
         batch.sync()
@@ -549,11 +548,14 @@ class History:
         changes: Mapping[WorkspacePath, After],
         author: Author,
         parents: Sequence[Commit],
+        at: Stamp | None = None,
     ) -> Commit:
         """Add a revision to the batch: the first parent's files with these changes. No branch points at it
         yet."""
         first = parents[0] if parents else None
-        at = next_stamp(self._clock.now(), *(parent.at for parent in parents))
+        now = self._clock.now() if at is None else moment_of(at)
+        before = [*(parent.at for parent in parents), *stamps_before(author.trailers)]
+        at = next_stamp(now, *before)
         file_changes = [
             FileChange(
                 path, self._read_at(first.id if first else None, path), self._bytes_of(after)

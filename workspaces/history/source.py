@@ -93,6 +93,13 @@ def stated_origin(trailers: Mapping[str, str], path: str) -> StatedOrigin | None
     return parse_stated(*(value.split(" ", 3) + [""] * 4)[:4])
 
 
+def stamps_before(trailers: Mapping[str, str]) -> list[Stamp]:
+    """Return the stamps of the revisions that wrote what a revision received: it is later than those."""
+    paths = (key.removeprefix(_RECEIVED) for key in trailers if key.startswith(_RECEIVED))
+    stated = (stated_origin({**trailers, "Source": "sync"}, path) for path in paths)
+    return [origin.updated_at for origin in stated if origin is not None]
+
+
 def parse_stated(updated_at: str, created_at: str, source: str, author: str) -> StatedOrigin | None:
     """Return the origin in these texts, which other machines wrote, or None if one is not valid."""
     known = _NAMED.get(source)

@@ -61,6 +61,7 @@ from workspaces.sync.counted_store import CountedStore, ListFiles
 from workspaces.sync.history_sync import FetchHistory as History
 from workspaces.sync.history_sync import HistorySync
 from workspaces.sync.incoming import FetchedFile, Incoming, IncomingAction
+from workspaces.sync.object_origin import origin_in
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.outgoing import Outgoing, OutgoingAction
 from workspaces.sync.read_cache import ReadCache
@@ -259,6 +260,7 @@ class Sync:
             blob.data,
             is_asked=True,
             is_agreed=is_agreed,
+            origin=origin_in(blob.meta),
         )
 
     def write(
@@ -266,7 +268,7 @@ class Sync:
     ) -> ObjectState:
         if by is None:
             self._check_root_of_edits()
-        row = self._outgoing.put(path, data, by, expect=state.token or ABSENT)
+        row, stamp = self._outgoing.put(path, data, by, expect=state.token or ABSENT)
         if row is None:
             return ObjectState(state.agreed, None, None, None, is_asked=True, is_agreed=False)
         return ObjectState(
@@ -277,6 +279,7 @@ class Sync:
             data,
             is_asked=True,
             is_agreed=False,
+            stamp=stamp,
         )
 
     def agree(self, path: WorkspacePath, state: ObjectState) -> None:

@@ -17,8 +17,8 @@ from workspaces.revision import SYNC
 from workspaces.storage.blobs import Blob, Token, is_surely_of, may_say_more
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
+from workspaces.sync.object_origin import changed_at, may_have_front_matter, origin_in
 from workspaces.sync.outbox import Outbox
-from workspaces.sync.recency import changed_at, may_have_front_matter
 from workspaces.sync.reconcile import (
     Compare,
     DropBaseline,
@@ -149,7 +149,10 @@ class Incoming:
                 again.append(action.path)  # deleted there since the listing
             elif isinstance(action, Pull):
                 data, staged = fetched_file.blob.data, fetched_file.staged
-                changes.append(IncomingChange(action.path, data, action.expect, staged=staged))
+                origin = origin_in(fetched_file.blob.meta)
+                changes.append(
+                    IncomingChange(action.path, data, action.expect, staged=staged, origin=origin)
+                )
                 baseline_changes[action.path] = _baseline_change(action.path, fetched_file)
                 planned.pulled.append(action.path)
             elif self._merge(action.path, fetched_file, pulled, changes, same, planned):
@@ -209,18 +212,23 @@ class Incoming:
         base = self._base_bytes(agreed) if agreed and not agreed.is_being_deleted else None
         later = self._later_side(path, here, fetched_file.blob)
         result = merge_versions(path, base, here, there, later=later)
+        origin = origin_in(fetched_file.blob.meta)
         match result:
             case SameVersions():
                 same[path] = blob_id(here)
             case MergedVersions(data, overlaps, clashes):
                 mark = describe_merge(overlaps, clashes)
                 expect = version_of(here)
-                changes.append(IncomingChange(path, data, expect, beside=there, merge_summary=mark))
+                changes.append(
+                    IncomingChange(
+                        path, data, expect, beside=there, merge_summary=mark, origin=origin
+                    )
+                )
                 planned.merged.append(path)
             case KeepBoth(beside):
                 if beside not in pulled:
                     changes.append(IncomingChange(beside, here, None))
-                changes.append(IncomingChange(path, there, version_of(here)))
+                changes.append(IncomingChange(path, there, version_of(here), origin=origin))
                 planned.conflicts.append(beside)
             case _:
                 assert_never(result)

@@ -4,6 +4,7 @@ baseline."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused
 from workspaces.history.git.objects import ObjectId, blob_id
@@ -14,11 +15,12 @@ from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Expect, Meta
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
+from workspaces.sync.object_origin import ObjectOrigin, origin_to_come, origins_of
 from workspaces.sync.read_cache import ReadCache
-from workspaces.sync.recency import changed_at, may_have_front_matter
 from workspaces.sync.reconcile import Push, PushDeletion
 from workspaces.sync.report import SyncReport
 from workspaces.sync.thread_pool import ThreadPool
+from workspaces.timestamp import Stamp
 from workspaces.tree.scan import FileState
 from workspaces.workspace.workspace import Workspace
 
@@ -62,9 +64,10 @@ class Outgoing:
             for action in actions
         }
         committed_paths, tip = self._workspace.committed(states)
-        meta = self._meta(tip)
         again = [action.path for action in actions if action.path not in committed_paths]
         ready = [action for action in actions if action.path in committed_paths]
+        pushed = [action.path for action in ready if isinstance(action, Push)]
+        origins = origins_of(self._workspace.history, pushed)
         # MEMORY.md goes last. The other files need not wait for each other.
         memory_index = [action for action in ready if action.path == "MEMORY.md"]
         others = [action for action in ready if action.path != "MEMORY.md"]
@@ -74,7 +77,7 @@ class Outgoing:
                 base=base,
                 here=here,
                 read_cache=read_cache,
-                meta=meta,
+                metas=partial(_meta, tip, origins),
                 report=report,
                 on_done=on_done,
             )
@@ -87,34 +90,27 @@ class Outgoing:
         by: Author | None,
         *,
         expect: Expect,
-    ) -> SyncedFile | None:
+    ) -> tuple[SyncedFile | None, Stamp | None]:
         """Send one file, or its deletion (None), and return the new row. The caller records that row once
         the file here has the same content.
 
-        `by` is the author of the revision to come; None if the newest revision has the file like this.
+        `by` is the author of the revision to come; None if the newest revision has the file like this. The
+        revision to come takes the returned stamp.
 
         Raises: Conflict if the object does not match `expect`; Unavailable if the store does not answer.
         """
         if data is None:
             self._there.delete(path, expect=expect)
-            return None
+            return None, None
         state = FileState(version_of(data), blob_id(data), len(data))
-        meta = self.metadata(path, by)
-        change = self._write(path, data, state, None, expect, meta)
-        return change.after
-
-    def metadata(self, path: WorkspacePath, by: Author | None) -> Meta:
-        """Return the words that go with a file that one decision writes: whose revision it is, and when."""
-        meta = self._meta(self._workspace.tip())
+        history = self._workspace.history
         if by is None:
-            return {**meta, "stamp": changed_at(self._workspace.history, path)}
-        return {**meta, "stamp": self._workspace.history.next_stamp()}  # committed later
-
-    def _meta(self, tip: RevisionId | None) -> Meta:
-        """Return metadata that shows a person who browses the bucket where a file came from."""
-        if tip is None:
-            return {}
-        return {"revision": tip, "stamp": self._workspace.history.commit(tip).at}
+            origin = origins_of(history, [path]).get(path)
+        else:
+            origin = origin_to_come(history, path, data, by)
+        meta = _meta(history.tip(), {} if origin is None else {path: origin}, path)
+        change = self._write(path, data, state, None, expect, meta)
+        return change.after, None if by is None or origin is None else origin.stamp
 
     def _send_group(
         self,
@@ -122,7 +118,7 @@ class Outgoing:
         base: Mapping[WorkspacePath, SyncedFile],
         here: Mapping[WorkspacePath, FileState],
         read_cache: ReadCache,
-        meta: Meta,
+        metas: Callable[[WorkspacePath], Meta],
         report: SyncReport,
         on_done: Callable[[int], None] | None,
     ) -> list[WorkspacePath]:
@@ -137,7 +133,7 @@ class Outgoing:
         failure: Failure | None = None
 
         def send(action: OutgoingAction) -> SendResult:
-            sent = self._send(action, rows[action.path], here, read_cache, meta)
+            sent = self._send(action, rows[action.path], here, read_cache, metas)
             return sent if on_done is not None else self._record(sent)
 
         outcomes = self._pool.map(send, actions)
@@ -192,7 +188,7 @@ class Outgoing:
         base: SyncedFile | None,
         here: Mapping[WorkspacePath, FileState],
         read_cache: ReadCache,
-        meta: Meta,
+        metas: Callable[[WorkspacePath], Meta],
     ) -> SendResult:
         path = action.path
         try:
@@ -203,9 +199,7 @@ class Outgoing:
                 data = self._workspace.read(path).data
                 if version_of(data) != action.version:  # saved again since the survey
                     return path, None
-            if base is not None and may_have_front_matter(data):
-                meta = {**meta, "stamp": changed_at(self._workspace.history, path)}
-            return path, self._write(path, data, here[path], base, action.expect, meta)
+            return path, self._write(path, data, here[path], base, action.expect, metas(path))
         except (Conflict, NotFound):
             return path, None
         except Failure as failure:
@@ -229,3 +223,12 @@ class Outgoing:
     ) -> BaselineChange:
         self._there.delete(path, expect=expect)
         return BaselineChange(path, base, None)
+
+
+def _meta(
+    tip: RevisionId | None, origins: Mapping[WorkspacePath, ObjectOrigin], path: WorkspacePath
+) -> Meta:
+    """Return the words that go with a file: the newest revision here, and the file's origin."""
+    origin = origins.get(path)
+    words: Meta = {} if origin is None else origin.words
+    return words if tip is None else {**words, "revision": tip}

@@ -460,7 +460,10 @@ class _Decision:
                 self._ask()
                 continue
             author = told(by, () if put_back is None else (put_back,))
-            revision, has_followed = self._here.follow(self._held, path, data, author, local)
+            stamp = self._state.stamp
+            revision, has_followed = self._here.follow(
+                self._held, path, data, author, local, at=stamp
+            )
             if has_followed:
                 self._remote.agree(path, self._state)
             is_new = before is None and data is not None
@@ -500,7 +503,7 @@ class _Decision:
         data = self._state.data
         if self._state.version is not None and data is None:
             raise _BothChanged
-        change = IncomingChange(self._path, data, here)
+        change = IncomingChange(self._path, data, here, origin=self._state.origin)
         result = self._incoming.apply_held(self._held, [change], SYNC)
         if result.refused:
             raise Unavailable(self._path, result.refused[0].detail)

@@ -12,8 +12,8 @@ describe a file that did not come in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from workspaces.coordination.writer_lock import HeldLock
 from workspaces.errors import Failure, OverLimit, Refused
@@ -21,6 +21,7 @@ from workspaces.history.git.objects import blob_id
 from workspaces.history.git.quarantine import Quarantine
 from workspaces.history.git.tree_edit import After
 from workspaces.history.history import History
+from workspaces.history.source import StatedOrigin
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
@@ -47,6 +48,8 @@ class IncomingChange:
     """The text for the revision's trailer, if `data` is a merge."""
     staged: Staged | None = None
     """The staged file that holds `data` since it was downloaded."""
+    origin: StatedOrigin | None = None
+    """What the store says of the origin of their version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +178,14 @@ class IncomingChanges:
         for path, change in applied.items():
             there = recorded.get(path)
             differing.pop(path, None)
+            version = change.data if change.beside is None else change.beside
+            # a version that their history does not explain gets a revision of its own
+            if version is not None and blob_id(version) != there and _needs_revision(change):
+                beside[path], there = version, blob_id(version)
             if (None if change.data is None else blob_id(change.data)) != there:
                 differing[path] = change.data
-            if change.beside is not None and blob_id(change.beside) != there:
-                beside[path] = change.beside
-        self._history.follow(theirs.tip, differing, by, beside=beside)
+        beside_by = _told(by, [applied[path] for path in beside])
+        self._history.follow(theirs.tip, differing, by, beside=beside, beside_by=beside_by)
 
     def _record(self, applied: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
         """Record the changes that came in as a revision of their own, as far as they differ from the newest
@@ -196,8 +202,10 @@ class IncomingChanges:
             summaries = {
                 path: applied[path].merge_summary for path in changes if applied[path].merge_summary
             }
+            beside_by = _told(by, [applied[path] for path in beside])
+            by = _told(by, [applied[path] for path in changes if path not in beside])
             by = by.saying(MERGED, trailer_of(summaries)) if summaries else by
-            self._history.record(changes, by, beside=beside)
+            self._history.record(changes, by, beside=beside, beside_by=beside_by)
 
     def _is_known(self, revision: RevisionId) -> bool:
         return self._history.has(revision) and self._history.descends(self._history.tip(), revision)
@@ -228,3 +236,19 @@ def _needs_their_version(change: IncomingChange, result: ApplyResult) -> bool:
     """Return True if the file here already contains everything of theirs. Their version is still recorded
     beside it."""
     return change.path in result.there and change.beside is not None
+
+
+def _needs_revision(change: IncomingChange) -> bool:
+    """Return True if their version must be in a revision that is not a merge: it is one side of a merge, or
+    the store says where it comes from, and a merge of two histories says nothing of its own."""
+    return change.beside is not None or change.origin is not None
+
+
+def _told(by: Author, changes: Iterable[IncomingChange]) -> Author:
+    """Return the author, with what the store says of the origin of these files."""
+    trailers = [
+        change.origin.trailer(change.path)
+        for change in changes
+        if change.origin is not None and (change.data is not None or change.beside is not None)
+    ]
+    return replace(by, trailers={**by.trailers, **dict(trailers)}) if trailers else by

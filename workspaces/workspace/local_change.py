@@ -12,6 +12,7 @@ from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Blob
+from workspaces.timestamp import Stamp
 from workspaces.tree.port import LiveTree
 from workspaces.tree.safe_replace import Replacement, SafeReplace
 from workspaces.workspace.manual_edits import ManualEdits
@@ -65,9 +66,11 @@ class LocalChange:
         data: bytes | None,
         by: Author,
         current: Blob | None,
+        *,
+        at: Stamp | None = None,
     ) -> tuple[RevisionId | None, bool]:
         """Give the file here the content that the remote decided on. Return the revision, and True if the
-        file has that content now.
+        file has that content now. The revision's stamp is `at`, unless a revision here is as late.
         What a person saved at that moment is merged back. If the file was deleted meanwhile, the next sync
         decides."""
         seen = current.data if current else None
@@ -77,7 +80,7 @@ class LocalChange:
         replaced = self._safe_replace.put([Replacement(path, data, seen)])
         if path in replaced.refused:
             raise replaced.refused[path]
-        revision = self._history.record({path: data}, by)
+        revision = self._history.record({path: data}, by, at=at)
         held.fulfilled()
         self._safe_replace.restore(replaced.concurrent_saves.values())
         self._edits.record((path,))

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workspaces.history.git.objects import ObjectId
+from workspaces.history.source import StatedOrigin
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import Author
 from workspaces.storage.blobs import Token
+from workspaces.timestamp import Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class ObjectState:
     is_being_deleted: bool = False
     """True if this machine has begun to delete the object, and has no answer yet. If the object is gone, then
     no other machine deleted it, and a file that is here again is new."""
+    origin: StatedOrigin | None = None
+    """What the store says of the bytes' origin, if it has just sent them."""
+    stamp: Stamp | None = None
+    """After a write: the stamp that the store was told, for the revision to come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,7 @@ def test_sync_pushes_memory_md_after_all_other_files(a: Replica, prefix: MemoryP
     assert put[4:] == ["PUT head.json"]
 
 
-def test_a_pushed_object_carries_its_version_revision_and_stamp(a: Replica) -> None:
+def test_a_pushed_object_carries_its_version_and_its_origin(a: Replica) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
     blob = a.sync._there.read(WorkspacePath(MEMORY))
@@ -340,6 +340,9 @@ def test_a_pushed_object_carries_its_version_revision_and_stamp(a: Replica) -> N
         "version": version_of(b"one\n"),
         "revision": revision.id,
         "stamp": revision.at,
+        "created": revision.at,
+        "source": "manual",
+        "author": a.workspace.history.commit(revision.id).author_id,
     }
 
 
