@@ -183,6 +183,7 @@ def test_the_tours_client_example_runs_a_client_tool(
     assert "green tea" in first
     assert entries[:2] == ["1 user", "2 assistant"]
     assert "- I like green tea" in entries
+    assert "green tea" in entries[-1]
 
 
 def test_every_python_block_is_covered_by_a_test() -> None:

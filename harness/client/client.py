@@ -28,6 +28,7 @@ from harness.client.local_tools import declared, results_of
 from harness.client.memory import MemoryClient
 from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
+from harness.client.runs import RunClient
 from harness.messages.event import Answer, Approval, OnBusy
 from harness.messages.memory_policy import MemoryPolicy, PolicyKeys
 from harness.messages.pending_call import PendingCall
@@ -82,6 +83,7 @@ class Client:
         self.users = Records(self._connection, "users")
         self.sandboxes = Records(self._connection, "sandboxes")
         self.memory = MemoryClient(self._connection)
+        self.runs = RunClient(self._connection)
 
     @classmethod
     def within(cls, app: App, key: str | None = None, *, user: str | None = None) -> Client:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.messages.message import Text, ToolCall
+from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.presentation.status import status as home_status
 from harness.runs.run import Run
@@ -249,32 +249,6 @@ def test_the_prompt_of_a_re_examination_holds_every_slot_fenced_and_no_chat(
     assert child.session_before is None
     memory = harness.runs.memory("assistant")
     assert memory.session_id is not None and memory.runs == 1
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {**REVIEW, "conviction_score": 101},
-        {**REVIEW, "conviction_score": -1},
-        {**REVIEW, "conviction_score": "high"},
-        {**REVIEW, "conviction_score": 50.5},
-        {"conviction_score": 50, "suggested_action": "KEEP"},
-        {**REVIEW, "notes": " "},
-        {**REVIEW, "suggested_action": "sell everything now"},
-        None,
-    ],
-)
-def test_an_invalid_answer_fails_the_re_examination_and_is_no_conviction(
-    harness: Harness, model: ScriptedModel, answer: Any
-) -> None:
-    model.script(submits(**DATA))
-    run = ran(harness)
-    wrong = [Text("no call")] if answer is None else submits(**answer)
-    model.script(wrong, "I give up", "really")
-    child = harness.finish_run(harness.runs.re_examine(run.id).id).run
-    assert (child.status, child.error and child.error.code) == ("failed", "no_result")
-    assert harness.rooms.decisions.get(run.id).conviction is None
-    assert harness.runs.get(run.id).as_json()["conviction"] is None
 
 
 def test_what_may_be_examined_again_is_decided_by_the_card_as_it_was(
