@@ -22,6 +22,7 @@ Days and months are UTC. The cost of a request is decided when its note is made,
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import secrets
@@ -34,6 +35,7 @@ from typing import Literal, assert_never
 
 from harness.billing.price import NANODOLLARS, Prices
 from harness.messages.model_request import NO_USAGE, CommitPuts, Usage, usage_of
+from harness.runtime.json_log import event
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
@@ -56,6 +58,8 @@ UsagePurpose = Literal["turn", "compaction", "extraction"]
 Dimension = Literal["day", "agent", "user", "conversation", "purpose", "model"]
 Spending = Literal["agent", "user", "conversation"]
 """The dimensions with sums of their own, besides the account."""
+
+_log = logging.getLogger("harness.billing.ledger")
 
 NOTES_MAX = 16
 """The most notes in one batch: five sums each stay below the hundred changes of a batch."""
@@ -344,6 +348,9 @@ class Ledger:
         spent = Spent(
             1, usage, price.of(usage) if price else 0, unpriced=0 if price is not None else 1
         )
+        tokens = {"input": usage.prompt, "output": usage.output}
+        facts = {"purpose": owner.purpose, "tokens": tokens, "dollars": spent.dollars}
+        event(_log, "usage", level=logging.DEBUG, **facts)
         return _Note(owner, model, spent, self.today())
 
     def _commit(self, changes: Sequence[Put]) -> Sequence[Counter]:

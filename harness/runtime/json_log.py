@@ -12,7 +12,8 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
@@ -25,9 +26,27 @@ FRAMES_MAX = 20
 _SECRET = re.compile(r"\b(whu?_|sk-|Bearer )[A-Za-z0-9_-]{4,}")
 
 
+ObserveEvent = Callable[[str, Mapping[str, Any]], None]
+
+_observers: tuple[ObserveEvent, ...] = ()
+
+
 def event(logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **facts: Any) -> None:
     """Log an event. `error=` takes an exception."""
+    for observe in _observers:
+        observe(name, facts)
     logger.log(level, name, extra={"facts": facts})
+
+
+@contextmanager
+def observing_events(observe: ObserveEvent) -> Generator[None]:
+    """Report every event of this process while the body runs, whatever the level of the log."""
+    global _observers
+    _observers = (*_observers, observe)
+    try:
+        yield
+    finally:
+        _observers = tuple(one for one in _observers if one is not observe)
 
 
 class JsonLines(logging.Formatter):
@@ -65,11 +84,11 @@ class CommandWarnings(logging.Handler):
 logging.getLogger("harness").addHandler(CommandWarnings())
 
 
-def log_json_lines(stream: TextIO | None = None) -> None:
-    """Send everything that is logged in this process to standard error as JSON lines."""
+def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
+    """Send what is logged in this process, from a level on, to standard error as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("uvicorn.error", "botocore", "httpx2", "anthropic"):
         logging.getLogger(name).setLevel(logging.WARNING)
 

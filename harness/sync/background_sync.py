@@ -12,10 +12,12 @@ import logging
 from collections.abc import Callable
 
 from harness.runtime.async_bridge import run_in_new_thread
+from harness.runtime.json_log import event
 from harness.sync.local_copies import LocalCopies
 from workspaces.errors import Failure
 from workspaces.ids import WorkspaceId
 from workspaces.paths import WorkspacePath
+from workspaces.sync.report import SyncReport
 from workspaces.workspace.watch import Saved, WatchEvent
 
 EVERY_S = 60.0
@@ -103,9 +105,11 @@ class BackgroundSync:
                     workspace_id, lambda w=workspaces: w.sync(workspace_id).push(paths)
                 )
 
-    def _log_failure(self, name: str, sync: Callable[[], object]) -> None:
+    def _log_failure(self, name: str, sync: Callable[[], SyncReport]) -> None:
         """Run a sync and log its failure. The next pass, a minute later, tries again."""
         try:
-            sync()
+            report = sync()
         except Failure as failure:
             _LOG.warning("%s was not synced: %s", name, failure)
+            return
+        event(_LOG, "synced", level=logging.DEBUG, conflicts=len(report.conflicts))

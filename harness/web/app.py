@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from harness.bootstrap.authentication import Access
+from harness.bootstrap.metrics import ServerMetrics
 from harness.bootstrap.readiness import readiness_of
 from harness.harness import Harness
 from harness.jobs.background_task import BackgroundTask, BackgroundTasks
@@ -34,7 +35,7 @@ from harness.web.http.origin_check import OriginCheck
 from harness.web.mcp_endpoint import McpEndpoint
 from harness.web.pages.every_page import PAGES
 from harness.web.pages.parts.route import failure_page
-from harness.web.routes import health
+from harness.web.routes import health, metrics
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks, facts
 from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
@@ -65,6 +66,7 @@ ROUTERS = (
     decisions.router,
     usage.router,
     health.router,
+    metrics.router,
     *PAGES,
 )
 
@@ -115,12 +117,13 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         mcp = McpEndpoint()  # it serves once; an app may be started again
         app.router.routes.append(mcp.route())
-        async with (
-            app.state.worker_pool.working(),
-            app.state.background_tasks.living(),
-            mcp.serving(),
-        ):
-            yield
+        with app.state.metrics.counting():
+            async with (
+                app.state.worker_pool.working(),
+                app.state.background_tasks.living(),
+                mcp.serving(),
+            ):
+                yield
 
     app = FastAPI(
         title=openapi.TITLE,
@@ -140,6 +143,7 @@ def create_app(
     app.state.timeouts = patience or ServerTimeouts()
     app.state.worker_pool = WorkerPool(drain_s=app.state.timeouts.turns_s)
     app.state.shutdown = ShutdownNotice()
+    app.state.metrics = ServerMetrics(application)
     app.state.readiness = readiness_of(application)
     app.state.background_tasks = BackgroundTasks(residents or {}, application.clock)
     for router in ROUTERS:

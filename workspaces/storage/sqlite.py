@@ -48,6 +48,7 @@ from workspaces.storage.records import (
     check_batch,
     encoded_batch,
 )
+from workspaces.storage.timing import timed
 
 FORMAT = 1
 """`PRAGMA user_version` of the file. A newer format is refused; an older one is migrated on opening."""
@@ -135,6 +136,7 @@ class SqliteRecords:
             self.close()
             raise
 
+    @timed("records", "get")
     def get(self, key: Key) -> Item | None:
         try:
             with self._connected() as connection:
@@ -142,6 +144,7 @@ class SqliteRecords:
         except UnicodeEncodeError:  # half of a surrogate pair: `write` refuses such keys
             return None
 
+    @timed("records", "write")
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
@@ -165,6 +168,7 @@ class SqliteRecords:
             self._sweep_if_due(connection)
             return tuple(counters)
 
+    @timed("records", "scan")
     def scan(
         self,
         partition: str,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8642
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_PLAIN = "other machines can reach this address, and keys travel to it without encryption"
+_BEHIND_PROXY = (
+    "put a proxy with TLS before it, as docs/operations.md shows, and listen on 127.0.0.1"
+)
 
 OPEN_AFTER_S = 0.5
 """Seconds until the browser is opened; by then the server answers."""
@@ -43,12 +50,19 @@ def up(
     shows: Annotated[
         bool, typer.Option("--open", help="Open the pages in a browser, if this is a terminal.")
     ] = False,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Make no start token, and print none.")
+    ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The least serious lines that are logged.")
+    ] = "info",
     home: HomeOption = None,
 ) -> int:
     """Serve a home over HTTP: the API and web pages.
 
-    The command prints the address to open, with a token that is valid while the server runs. Logs are JSON
-    lines on standard error. Ctrl-C ends the server after it has finished running requests. With --no-demo it
+    The command prints the address to open, with a token that is valid while the server runs. With --no-token
+    there is none, for a server whose output others can read: sign in with a key. Logs are JSON lines on
+    standard error. Ctrl-C ends the server after it has finished running requests. With --no-demo it
     does not start without a model of a provider.
 
     With --no-auth every program on this machine acts as the owner, without a key. Routes that make keys or
@@ -71,7 +85,7 @@ def up(
         listening = listen(host, port)
         if no_auth:
             _check_loopback(host, listening.getsockname()[0])
-        log_json_lines()
+        log_json_lines(level=logging.getLevelNamesMapping()[log_level.upper()])
         bound_arenas()
         residents = background_tasks(harness.house)
         app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
@@ -79,7 +93,9 @@ def up(
         if harness.settings.admin_key is None:
             admin_key(harness.settings.home)  # create the file now: users look for it there
         with ExitStack() as stack:
-            token = stack.enter_context(start_token(harness.settings.home))
+            token = None
+            if not no_token:
+                token = stack.enter_context(start_token(harness.settings.home))
             stack.enter_context(server.capture_signals())
             address = _address(host, listening.getsockname()[1])
             if no_auth:
@@ -89,25 +105,32 @@ def up(
             if notice := harness.house.demo_notice():
                 remedy = "set ANTHROPIC_API_KEY; `harness up --no-demo` does not start without it"
                 event(log, "demo model", level=logging.WARNING, reason=notice, remedy=remedy)
-            put(f"{address}/?token={token}\n")
+            if not _is_loopback(listening.getsockname()[0]):
+                event(log, "plain HTTP", level=logging.WARNING, reason=_PLAIN, remedy=_BEHIND_PROXY)
+            shown = f"{address}/" if token is None else f"{address}/?token={token}"
+            put(f"{shown}\n")
             sys.stdout.flush()
             if sys.stderr.isatty():
                 notes().print("[dim]Ctrl-C ends it.[/]")
             if shows and _can_show(sys.stdout.isatty(), sys.platform, os.environ):
-                _show_soon(f"{address}/?token={token}")
+                _show_soon(shown)
             asyncio.run(server.serve(sockets=[listening]))
             ended_by = None if server.ended_by is None else signal.Signals(server.ended_by).name
             event(log, "ended", address=address, signal=ended_by)
     return 130 if server.ended_by == signal.SIGINT else 0
 
 
-def _check_loopback(host: str, bound: str) -> None:
-    """Raise Refused if other machines may reach the address."""
+def _is_loopback(bound: str) -> bool:
     from ipaddress import ip_address
 
+    return ip_address(bound.partition("%")[0]).is_loopback
+
+
+def _check_loopback(host: str, bound: str) -> None:
+    """Raise Refused if other machines may reach the address."""
     from workspaces.errors import Refused
 
-    if not ip_address(bound.partition("%")[0]).is_loopback:
+    if not _is_loopback(bound):
         rule = "can be reached by other machines, and --no-auth asks for no key"
         remedy = "leave --host out, or leave --no-auth out"
         raise Refused("host", host, rule, remedy=remedy)

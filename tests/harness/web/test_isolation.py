@@ -168,6 +168,7 @@ NOTHING_TO_NAME = {
     ("GET", "/v1/usage"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/metrics"),
     ("GET", "/"),
     *((m, path) for m in ("GET", "POST") for path in ("/sign-in", "/keys", "/users")),
     ("POST", "/sign-out"),

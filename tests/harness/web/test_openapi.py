@@ -164,7 +164,7 @@ IDS = {
 }
 """What the id of a path is; else it is of the family that /v1 goes on with."""
 
-NOTHING_TO_GET_WRONG = {"/healthz", "/readyz"}
+NOTHING_TO_GET_WRONG = {"/healthz", "/readyz", "/metrics"}
 """They take nothing."""
 
 OPERATIONS = [

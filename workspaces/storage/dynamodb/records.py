@@ -59,6 +59,7 @@ from workspaces.storage.records import (
     check_batch,
     encoded_batch,
 )
+from workspaces.storage.timing import timed
 
 TRIES_MAX = 10
 """Attempts of one call. A call that is throttled or collides with another writer is sent again later."""
@@ -89,12 +90,14 @@ class DynamoRecords:
         self._clock = clock or SystemClock()
         self._sleep = sleep
 
+    @timed("records", "get")
     def get(self, key: Key) -> Item | None:
         answer = self._retried(
             lambda: self._table.ask("get_item", Key=key_attributes(key), ConsistentRead=True)
         )
         return self._live(answer.get("Item"))
 
+    @timed("records", "write")
     def write(self, *changes: RecordChange) -> tuple[Counter, ...]:
         check_batch(changes)
         texts = encoded_batch(changes)
@@ -107,6 +110,7 @@ class DynamoRecords:
             case _:
                 return self._write(changes, texts)
 
+    @timed("records", "scan")
     def scan(
         self,
         partition: str,

@@ -64,6 +64,7 @@ from workspaces.storage.blobs import (
 )
 from workspaces.storage.s3.errors import ERRORS, S3Error, s3_error_of
 from workspaces.storage.s3.listing import EVENT, ListedObject, objects_of, read_contents
+from workspaces.storage.timing import timed
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -135,6 +136,7 @@ class S3Blobs:
     def read_if_changed(self, name: BlobName, since: Token) -> Blob | None:
         return self._read(name, since)
 
+    @timed("s3", "get")
     def _read(self, name: BlobName, since: Token | None) -> Blob | None:
         key = self._key(name)
         options: GetOptions = {} if since is None else {"if_none_match": since}
@@ -157,6 +159,7 @@ class S3Blobs:
                 raise NotFound("file", name) from error
             raise self._unavailable(error) from error
 
+    @timed("s3", "put")
     def write(self, name: BlobName, data: bytes, *, expect: Expect, meta: Meta = NO_META) -> Token:
         key = self._key(name)
         attributes = dict(check_meta(meta))
@@ -176,6 +179,7 @@ class S3Blobs:
         except S3Error as error:
             raise self._failed_change(name, expect, error) from error
 
+    @timed("s3", "delete")
     def delete(self, name: BlobName, *, expect: Expect) -> None:
         key = self._key(name)
         if expect is Wildcard.ABSENT:
@@ -249,6 +253,7 @@ class S3Blobs:
             raise self._unavailable(error) from error
         return f"{self._bucket.host}/{self._bucket.name}/{self._prefix}"
 
+    @timed("s3", "list")
     def _page(self, prefix: str, keys: int, token: str | None) -> dict[str, Any]:
         more = {} if token is None else {"ContinuationToken": token}
 

@@ -114,6 +114,24 @@ def test_up_prints_the_server_address_on_one_line_and_answers_requests(terminal:
     assert up.token not in log
 
 
+def test_without_a_token_up_prints_its_bare_address_and_makes_none(terminal: Terminal) -> None:
+    with served(terminal, "--no-token", "--log-level", "warning") as up:
+        assert up.line.strip() == f"{up.url.rstrip('/')}/"
+        assert not list((terminal.home / "start-tokens").glob("*"))
+        with urlopen(f"{up.url.rstrip('/')}/healthz", timeout=WAIT_S_MAX) as answer:
+            assert answer.status == 200
+        code, log = up.ended()
+    assert code == 0
+    assert [line["event"] for line in lines(log)] == ["demo model"]
+
+
+def test_plain_http_beyond_this_machine_is_a_warning(terminal: Terminal) -> None:
+    with served(terminal, "--host", "0.0.0.0") as up:
+        _, log = up.ended()
+    (warned,) = [line for line in lines(log) if line["event"] == "plain HTTP"]
+    assert (warned["level"], "proxy" in warned["remedy"]) == ("warning", True)
+
+
 def test_the_admin_key_is_in_the_home_or_in_the_environment(terminal: Terminal) -> None:
     with served(terminal) as up:
         key = (terminal.home / "admin.key").read_text().strip()
