@@ -42,6 +42,10 @@ RequestPurpose = Literal[
 ]
 
 
+DECISION = "decision:"
+"""The beginning of the source of a decision's slot, which stands in a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """A note about a turn's context or about manual edits, returned with the answer."""
@@ -74,7 +78,8 @@ class ShownPart:
     lines_left_out: int = 0
     unavailable: str | None = None
     entry: int | None = None
-    """The number of the message that a change stands beside; None for a part of the snapshot."""
+    """The number of the message that a change stands beside, or that holds a slot of a decision; None for a
+    part of the snapshot."""
     rows: tuple[str, ...] = ()
     """The ids of the facts that the part shows; for a change, after it."""
 

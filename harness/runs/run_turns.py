@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from harness.agents.catalog import AgentCatalog
-from harness.context.receipt import ShownPart
+from harness.context.receipt import DECISION, ShownPart
 from harness.conversations.conversation import Conversation, Conversations
 from harness.memory.decisions.decision import stored_decision
 from harness.messages.event import RUN_PREFIX, SHARED_KEY, Event
@@ -95,7 +95,7 @@ class RunTurns:
         revision = review.get("revision")
         return tuple(
             ShownPart(
-                f"decision:{run.parent_id}:{one['slot']}",
+                f"{DECISION}{run.parent_id}:{one['slot']}",
                 RevisionId(revision) if revision else None,
                 one["bytes"],
             )

@@ -131,11 +131,14 @@ def _length(explanation: Explanation, receipt: Receipt) -> Iterator[str]:
 
 
 def _part(part: ShownPart) -> str:
+    from harness.context.receipt import DECISION
+
     words = [f"{part.source:<24}", f"{part.bytes:>8,} bytes"]
     if part.revision:
         words.append(part.revision[:REVISION_DIGITS])
     if part.entry is not None:
-        words.append(f"changed, at entry {part.entry}")
+        is_slot = part.source.startswith(DECISION)
+        words.append(f"{'in' if is_slot else 'changed, at'} entry {part.entry}")
     if part.lines_left_out:
         words.append(f"{part.lines_left_out:,} lines left out")
     if part.unavailable:

@@ -15,6 +15,13 @@ def test_a_decision_is_made_listed_resolved_and_examined_again_by_the_demo_model
     assert one["line"] in harness("decisions", "list").done().out
     told = harness("decisions", "re-examine", one["runId"]).done().out
     assert told.startswith("50 · HOLD · ")
+    (child,) = (
+        run
+        for run in harness("runs", "--json").done().json["runs"]
+        if run["parentRunId"] == one["runId"]
+    )
+    explained = harness("explain", child["conversationId"]).done().out
+    assert f"decision:{one['runId']}:" in explained and "in entry 1" in explained
     harness("decisions", "resolve", one["runId"], "win").done()
     shown = harness("decisions", "show", one["runId"]).done().out
     assert "# Trade decision: WAIT" in shown

@@ -87,6 +87,23 @@ def test_wrong_outcomes_and_wrong_parents_are_refused(acme: Caller, puppet: Pupp
     eve.refused(403, "GET", f"/api/agents/{agent}/decisions")
 
 
+def test_a_persons_edit_is_among_the_problems_and_in_no_answer(
+    acme: Caller, puppet: Puppet
+) -> None:
+    agent = acme.agent("judge", card="decision")
+    run = decided(acme, puppet, agent)
+    place = f"/v1/workspaces/agent:{agent}"
+    (path,) = (file["path"] for file in acme.get(f"{place}/files")["files"])
+    assert acme.get(f"{place}/problems")["problems"] == []
+    text = acme("GET", f"{place}/files/{path}").text
+    written = acme("PUT", f"{place}/files/{path}", content=text.replace("WAIT", "GO").encode())
+    assert written.status_code == 200
+    (problem,) = acme.get(f"{place}/problems")["problems"]
+    assert (problem["path"], problem["kind"]) == (path, "edited")
+    assert acme.get(f"/api/runs/{run['id']}")["result"]["data"] == DATA
+    assert acme.get(f"/api/agents/{agent}/decisions")["decisions"][0]["data"] == DATA
+
+
 def test_a_card_that_does_not_exist_is_refused_with_its_field(acme: Caller) -> None:
     config = {"name": "x", "config": {"card": "nothing"}}
     error = acme.refused(400, "POST", "/accounts/me/agents", json=config)
