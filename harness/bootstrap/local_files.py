@@ -140,9 +140,11 @@ def protection_of_memory() -> Protection:
         return protect_decision(path, before, after, by)
 
     def is_decision(path: WorkspacePath) -> bool:
+        if not path.startswith("decisions/"):  # it is asked for every file of a workspace
+            return False
         from harness.memory.decisions.decision_files import is_decision_path
 
-        return path.startswith("decisions/") and is_decision_path(path)
+        return is_decision_path(path)
 
     return Protection((fact, decision), is_decision)
 

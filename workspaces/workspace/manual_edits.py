@@ -233,6 +233,10 @@ class ManualEdits:
         self.quota.set_counts(tree)
         return tree
 
+    def glance(self) -> Tree:
+        """Return every file as of a scan that is at most a minute old, and sees each new and removed file."""
+        return self._scan.glance()
+
     @property
     def stat_cache(self) -> Known:
         return self._scan.known

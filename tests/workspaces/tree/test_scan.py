@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from workspaces.clock import ManualClock
+from workspaces.clock import ManualClock, SystemClock
 from workspaces.ids import version_of
 from workspaces.storage.blobs import BlobName
+from workspaces.tree.directory import FileBlobs
 from workspaces.tree.in_memory import MemoryTree
-from workspaces.tree.scan import Tree, TreeScan
+from workspaces.tree.scan import GLANCE_S, Tree, TreeScan
 from workspaces.workspace_record import Quota
 
 CONFLICT = "notes/a.conflict-0123456789ab.md"
@@ -102,3 +105,32 @@ def test_a_file_put_back_after_a_scan_read_its_replacement_is_read_again() -> No
     tree.files["a.md"] = tree.first
     tree.walk = partial(MemoryTree.walk, tree)
     assert scan.scan().files["a.md"].version == version_of(b"the first\n")
+
+
+def test_a_glance_sees_other_files_at_once_and_writes_in_place_within_a_minute(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(SystemClock().now() + timedelta(seconds=10))  # nothing is young
+    root, staging = tmp_path / "tree", tmp_path / "staging"
+    (root / "notes").mkdir(parents=True)
+    staging.mkdir()
+    note = root / "notes" / "a.md"
+    note.write_text("one\n")
+    scan = TreeScan(FileBlobs(root, staging), Quota(), clock)
+    scan.scan()
+
+    def glanced() -> dict[str, int]:
+        return {path: state.size for path, state in scan.glance().files.items()}
+
+    assert glanced() == {"notes/a.md": 4}
+    with note.open("a") as file:
+        file.write("two\n")
+    assert glanced() == {"notes/a.md": 4}
+    clock.advance(GLANCE_S)
+    assert glanced() == {"notes/a.md": 8}
+    (root / "notes" / "b.md").write_text("new\n")
+    assert glanced() == {"notes/a.md": 8, "notes/b.md": 4}
+    note.unlink()
+    assert glanced() == {"notes/b.md": 4}
+    (root / "c.md").write_text("at the top\n")
+    assert set(glanced()) == {"notes/b.md", "c.md"}

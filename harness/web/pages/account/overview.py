@@ -156,7 +156,7 @@ def _line(
 
 
 def _read_line(workspace: Workspace, attention: list[Attention]) -> WorkspaceLine:
-    record, tree = workspace.record, workspace.scan()
+    record, tree = workspace.record, workspace.glance()
     problems = workspace.problems(tree)
     conflicts = sum(problem.kind == "conflict" for problem in problems)
     path = f"/w/{record.id}/problems"

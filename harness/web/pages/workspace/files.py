@@ -20,6 +20,7 @@ from workspaces.conditions import ABSENT, ANY, Wildcard
 from workspaces.errors import Conflict, NotFound, Refused
 from workspaces.file import File
 from workspaces.history.diff import words_between
+from workspaces.history.git.objects import blob_id
 from workspaces.history.history import HEAD
 from workspaces.ids import Version
 from workspaces.paths import WorkspacePath
@@ -124,7 +125,7 @@ def _page(
     line: int = 1,
     view: str = HEAD,
 ) -> Response:
-    tree = place.scan()
+    tree = place.glance()
     sizes = {str(one): state.size for one, state in tree.files.items() if not is_conflict(one)}
     chosen = path or (FIRST_SHOWN if FIRST_SHOWN in sizes else "")
     is_of_folder = view == HEAD and is_folder(sizes, chosen)
@@ -145,7 +146,7 @@ def _page(
         bytes=tree.bytes,
         view=None if view == HEAD else view,
         file=None if file is None else _shown_file(request, place, file, line, view),
-        is_pending=state is not None and state.object_id != recorded,
+        is_pending=state is not None and file is not None and blob_id(file.data) != recorded,
         undo_path=f"/w/{place.record.id}/revert",
     )
 

@@ -17,8 +17,6 @@ from workspaces.workspace.workspace import Workspace
 ROWS, REVISIONS, FILES = 10_000, 5_000, 2_000
 BYTES_MAX = 150_000
 TIMES_HEALTH, MORE_S = 10, 0.060
-OVERVIEW_MORE_S = 0.120
-"""For the overview, which scans all workspaces: twelve thousand files here."""
 TRIES = 5
 
 
@@ -57,7 +55,9 @@ def grow(site: Site, workspace: Workspace) -> None:
         check=True,
     ).stdout.strip()
     lines: list[str] = []
-    begin = 1_800_000_000 - REVISIONS
+    begin = (
+        1_767_225_600 - REVISIONS
+    )  # revisions of the future would be looked through for a wrong clock
     for number in range(REVISIONS):
         text = f"line {number}\n"
         message = f"notes/log.md: +1 −0 · line {number}\n\nAt: 2026-01-01T00:00:00.{number:06}Z\n"
@@ -113,6 +113,7 @@ def test_every_page_is_light_and_quick_in_a_full_home(
         f"/w/{rows.record.id}/files",
         f"/a/{agent}",
         f"/a/{agent}/prompt",
+        "/decisions",
         "/usage",
         "/keys",
     )
@@ -123,7 +124,6 @@ def test_every_page_is_light_and_quick_in_a_full_home(
         weight, took = len(text.encode()), least_s(ada, path)
         told = f"{path}: {weight:,} bytes, {1000 * took:.0f} ms of {1000 * limit:.0f}"
         print(told)
-        more = OVERVIEW_MORE_S - MORE_S if path == "/" else 0.0
-        if weight > BYTES_MAX or took > limit + more:
+        if weight > BYTES_MAX or took > limit:
             heavy.append(told)
     assert heavy == []
