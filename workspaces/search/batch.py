@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from array import array
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,6 +33,9 @@ from workspaces.search.words import STOP_WORDS, terms
 
 UNITS_KEPT = 1 << 14
 """Units in the cache of words, a kilobyte each. A change of a text usually changes one line of it."""
+
+SUBJECTS_KEPT = 1 << 10
+"""Subjects in a cache of their own: in a talk each line begins with one of a few names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,14 @@ class IndexBatch:
                 neighbours.append([])
             if not unit.is_heading:
                 neighbours[-1].append(words.topical)
-            traits.append(ranking.HEADING_TRAIT * unit.is_heading + ranking.ASKS_TRAIT * unit.asks)
+            traits.append(
+                ranking.traits_of(words.length, is_heading=unit.is_heading, asks=unit.asks)
+            )
             if at >= same:
                 self._add_postings(base + at, words)
         for at, terms_above in zip(starts, above, strict=True):
             for term in terms_above.split():
-                self._edit(SECTION_MARK + term, base + at).added.append((base + at, 1))
+                self._edit(SECTION_MARK + term, base + at).add(base + at, 1)
         texts = ((unit.line, unit.text) for unit in new[same:])
         replace_texts(self._database, base + same, base + room, texts)
         shared, expected = ranking.count_shared_terms(neighbours)
@@ -166,15 +170,27 @@ class IndexBatch:
         self.rows[path] = row
 
     def _add_postings(self, unit: int, words: _Words) -> None:
+        """Add the postings of a unit. This is most of the work of indexing, hence the plain loop."""
+        changes = self._edits.setdefault(unit // BLOCK_UNITS, {})
+        share = ranking.share_of(words.length)
+        weights: dict[int, int] = {}
         for term, count in words.counts.items():
-            byte = ranking.weight(count, words.length, is_subject=term in words.subject)
-            self._edit(term, unit).added.append((unit, byte))
+            edit = changes.get(term)
+            if edit is None:
+                edit = changes[term] = Edit()
+            byte = weights.get(count)
+            if byte is None:
+                byte = weights[count] = ranking.weight(count, share)
+            edit.units.append(unit)
+            edit.weights.append(byte)
+        for term in words.subject & words.counts.keys():
+            changes[term].weights[-1] |= ranking.SUBJECT_BIT
 
     def _edit(self, term: str, unit: int) -> Edit:
-        key = (term, unit // BLOCK_UNITS)
-        edit = self._edits.get(key)
+        changes = self._edits.setdefault(unit // BLOCK_UNITS, {})
+        edit = changes.get(term)
         if edit is None:
-            edit = self._edits[key] = Edit([], [])
+            edit = changes[term] = Edit()
         return edit
 
     def _allocate(self, room: int) -> int:
@@ -196,10 +212,15 @@ def digest(data: bytes) -> bytes:
 
 @lru_cache(UNITS_KEPT)
 def _words_of(text: str) -> _Words:
-    text_terms = terms(text)
-    subject = frozenset(terms(Unit(1, text, ()).subject))
-    topical = frozenset(text_terms) - subject - STOP_WORDS
-    return _Words(dict(Counter(text_terms)), len(text_terms), subject, topical)
+    counts = terms(text)
+    subject = _subject_terms(Unit(1, text, ()).subject)
+    topical = frozenset(counts) - subject - STOP_WORDS
+    return _Words(counts, sum(counts.values()), subject, topical)
+
+
+@lru_cache(SUBJECTS_KEPT)
+def _subject_terms(subject: str) -> frozenset[str]:
+    return frozenset(terms(subject))
 
 
 def _terms_above(path: str, headings: tuple[str, ...]) -> list[str]:

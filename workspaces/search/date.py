@@ -9,7 +9,7 @@ serves users who ask for one.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -24,12 +24,18 @@ _AS_WRITTEN = (
     re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR}\b"),
     re.compile(rf"\b{_MONTH}\s+{_DAY}{_YEAR}\b"),
 )
-_HINT = re.compile(r"[0-9]")
+_NUMBERS_ONLY = re.compile(r"[12][0-9]{3}[-/.][01]?[0-9][-/.]")
+_DIGIT = re.compile(r"[0-9]")
+
+
+def may_have_dates(folded: str, words: Iterable[str]) -> bool:
+    """Return False if a folded text with these words has no date. This takes less time than `date_words`."""
+    return not _NUMBER.keys().isdisjoint(words) or _NUMBERS_ONLY.search(folded) is not None
 
 
 def date_words(folded: str) -> Iterator[str]:
     """Yield the words that dates in a folded text add to it, such as may 8 2023 2023-05-08."""
-    if not _HINT.search(folded):
+    if not _DIGIT.search(folded):
         return
     for pattern in _AS_WRITTEN:
         for match in pattern.finditer(folded):

@@ -3,37 +3,34 @@
 The score of a unit is a sum over the query's terms. It is BM25 with one change: the saturated frequency is
 not only that of the term in the unit, but
 
-    own + cohesion · neighbours + section
+    (own + cohesion · neighbours + section) · share
 
-- **own**: the term's frequency in the unit, divided by a weak length norm. Lines are short, and a longer one
-  mostly says more. [BM25's usual norm instead costs recall@5 2 and the reciprocal rank 2.5 points.]
+- **own**: the term's frequency in the unit.
 - **neighbours**: a share of the frequencies up to three units before and after. It halves with each step, and
-  is larger for units before: an answer follows its question, "it" follows the name it stands for. [+8]
+  is larger for units before: an answer follows its question, "it" follows the name it stands for. [+8 on
+  short lines]
 - **cohesion**: how strongly lines of this file relate to their neighbours. It is the number of terms that
   adjacent units share, divided by the number that any two units of the same section share. At 1 the order
   means nothing, as in a list of facts, and neighbours do not count. From 1.5 on they count in full. It is
   measured for each file when it is indexed; for a short file it is drawn towards that of the whole index. So
-  the same weights serve diaries and lists. [With lines shuffled over all files, neighbours without cohesion
-  cost 4.5 points, with it none. In notes that have an order it changes nothing.]
-- **section**: the share of the section's units that hold the term [+0.5; +3 in files without an order], and
-  whether its headings or the file's name hold it [reciprocal rank +0.7]. It lifts all lines of a section
-  alike.
+  the same weights serve diaries and lists. [+4 when lines are shuffled over all files]
+- **section**: the share of the section's units that hold the term [+1; +3 in files without an order], and
+  whether its headings or the file's name hold it [+1 on short lines]. It lifts all lines of a section alike.
+- **share**: 1 for a unit of up to `WHOLE_TERMS` terms. A longer unit collects words of any query, so all
+  that speaks for it counts in inverse proportion to its length. [+15 on long messages, of which the context
+  has 7; nothing on short lines, which a norm below this length makes worse]
 
 The parts are saturated together, so ten weak hints for one term are worth less than the term itself. The sum
-is then multiplied: up, if the query names the **subject** that starts the line [+2.5, reciprocal rank +4];
-down for a line that only **asks**, because it rarely holds the answer [recall@5 +0.5]; and down for a
-**heading**, whose words the lines below it have anyway. The result is divided by the score of a line that
-contains every term once, so scores mean the same in every index.
+is then multiplied: up, if the query names the **subject** that starts the line [+3 on short lines]; and down
+for a **heading**, whose words the lines below it have anyway. The result is divided by the score of a line
+that contains every term once, so scores mean the same in every index.
 
-In brackets: the points of recall@10, unless another measure is named, that each part gains in addition to all
-others, on a public benchmark of 3 048 lines and 760 questions; docs/benchmarks.md has the whole table. The
-weights were tuned on three of its five folders. The other two, which are no clean test, give three points
-less. Around the chosen weights the figures are flat. Tried and left out, because they gained less than half
-a point: pairs of neighbouring words, how much of the query is covered, words of the best lines added to the
-query, times of day for a query that asks when, more stop words.
+In brackets: the points of recall@10 that each part gains in addition to all others, on two public sets of
+notes: short lines of talk and long messages. The weights were chosen on every second folder of each set;
+docs/benchmarks.md has both halves. docs/performance.md tells what was tried and left out.
 
 **What makes it fast.** Only units that hold one of the query's rarer terms, or are next to one, are
-considered. Terms that two fifths of all units hold, and terms beyond `POSTINGS_MAX` postings, only weigh the
+considered. Terms that half of all units hold, and terms beyond `POSTINGS_MAX` postings, only weigh the
 units that the rarer terms have found. Of these, the `CANDIDATES` with the highest estimates are scored in
 full. Neighbouring units have neighbouring numbers, with a gap between files, so neighbours and sections are
 found by arithmetic and bisection.
@@ -42,12 +39,13 @@ found by arithmetic and bisection.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from heapq import nlargest
 from itertools import pairwise
-from math import log
+from math import log, log2
 
 from workspaces.search.embeddings import QueryVector, fuse
 from workspaces.search.table import NOWHERE, FileRow, Posting, unpack_numbers
@@ -57,19 +55,18 @@ AFTER = (0.3, 0.15, 0.075)
 GAP_UNITS = max(len(BEFORE), len(AFTER))
 """Numbers left free between files, so that no unit has a neighbour in another file."""
 
-SECTION = 2.0
+SECTION = 1.0
 SECTION_DAMPING_UNITS = 10
 """Units added to a section's size. In a section of three lines each line is a third, which means nothing."""
 
-HEADING = 0.2
+HEADING = 0.4
 SUBJECT = 0.7
-ASKS = 0.2
 IS_HEADING = 0.5
 
-SATURATION = 1.2
-LENGTH = 0.1
-LENGTH_PIVOT_TERMS = 16
-"""Length at which the norm is 1. It is fixed, so that a unit's weight does not change as others are added."""
+SATURATION = 0.8
+WHOLE_TERMS = 80
+"""Terms up to which a unit counts in full: a paragraph. The length is fixed, so that a unit's weight does
+not change as others are added."""
 
 COHESION_NONE, COHESION_FULL = 1.1, 1.5
 COHESION_ASSUMED = 1.5
@@ -77,7 +74,7 @@ COHESION_DAMPING = 4.0
 """Weight of the whole index's cohesion, in shared terms expected by chance. Files with fewer mostly take
 that of the whole index."""
 
-COMMON_SHARE = 0.4
+COMMON_SHARE = 0.5
 """Share of units from which a term is common and finds no units, if the query has another term."""
 COMMON_UNITS_MIN = 64
 """Units from which a term can be common. In an index of a few lines no term is."""
@@ -89,7 +86,9 @@ CANDIDATES = 80
 """Units to score in full: half a millisecond. Twice as many gain 0.2 points among shuffled lines and
 nothing in others."""
 
-HEADING_TRAIT, ASKS_TRAIT = 1, 2
+HEADING_TRAIT, ASKS_TRAIT = 0x80, 0x40
+_SHARE_MAX = 0x3F
+"""The lower bits of a unit's traits hold its share, in steps of 1 / 63."""
 SECTION_MARK = "§"
 """Prefix of the terms of headings. Their postings are the first units of sections."""
 
@@ -99,15 +98,30 @@ _SHARES = (
 )
 """Shares of a unit's strength that its neighbours receive: distance of the neighbour, share."""
 
-_SUBJECT_BIT = 0x80
-_STEPS = 16
-_STRENGTH = tuple((byte & 0x7F) / _STEPS for byte in range(256))
+SUBJECT_BIT = 0x80
+"""Bit of a weight byte: the term is in the subject of the unit."""
+_ONCE = 56
+_STEPS_A_DOUBLING = 11
+_STRENGTH = tuple(2 ** (((byte & 0x7F) - _ONCE) / _STEPS_A_DOUBLING) for byte in range(256))
+"""The frequency of each weight byte. The steps are even in proportion: 3 % off at most, from 1/34 to 87."""
+_SATURATED = tuple(strength / (strength + SATURATION) for strength in _STRENGTH)
+_SHARE = tuple((traits & _SHARE_MAX) / _SHARE_MAX for traits in range(256))
 
 
-def weight(count: int, length: int, *, is_subject: bool) -> int:
-    """Return the weight byte of a posting: the normed frequency, and the subject bit."""
-    norm = 1 - LENGTH + LENGTH * length / LENGTH_PIVOT_TERMS
-    return min(0x7F, max(1, round(_STEPS * count / norm))) | (_SUBJECT_BIT if is_subject else 0)
+def share_of(length: int) -> float:
+    """Return the share that counts of what speaks for a unit of this many terms."""
+    return min(1.0, WHOLE_TERMS / length) if length else 1.0
+
+
+def weight(count: int, share: float) -> int:
+    """Return the weight byte of a posting: the frequency, as far as it counts."""
+    return min(0x7F, max(1, _ONCE + round(_STEPS_A_DOUBLING * log2(count * share))))
+
+
+def traits_of(length: int, *, is_heading: bool, asks: bool) -> int:
+    """Return the traits byte of a unit."""
+    share = max(1, round(_SHARE_MAX * share_of(length)))
+    return share | (HEADING_TRAIT if is_heading else 0) | (ASKS_TRAIT if asks else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,8 @@ class Scored:
     similarity: float
     """Similarity by the embedder's vectors. 0 without a query vector."""
     is_named: bool
+    is_heading: bool
+    asks: bool
     _scorer: _Scorer
 
     def reasons(self) -> MatchReasons:
@@ -184,9 +200,9 @@ def rank(
     query_vector: QueryVector | None = None,
     candidates: int | None = CANDIDATES,
 ) -> list[Scored]:
-    """Return the `named` units first, then the others by descending score. Equal scores are ordered by path
-    and line. `query_vector` adds the similarity to the score. `keep` selects files by path. With
-    `candidates` None, every unit found is scored."""
+    """Return the `named` units first, then the others by descending score. Of equal scores, statements come
+    before questions; then path and line decide. `query_vector` adds the similarity to the score. `keep`
+    selects files by path. With `candidates` None, every unit found is scored."""
     ideal = sum(_rarity(len(postings.get(term, NOWHERE).units), corpus.size) for term in terms)
     known = [_Term(term, postings, corpus.size) for term in terms if term in postings]
     known.sort(key=lambda term: (len(term.units), term.name))
@@ -205,7 +221,9 @@ def rank(
         if row.path in paths:
             scorer = _Scorer(row, corpus.cohesion(row), known, ideal, query_vector)
             scored += [one for unit in units if (one := scorer.score(unit, named)) is not None]
-    return sorted(scored, key=lambda one: (not one.is_named, -one.score, one.path, one.unit))
+    return sorted(
+        scored, key=lambda one: (not one.is_named, -one.score, one.asks, one.path, one.unit)
+    )
 
 
 _SectionMatch = tuple[float, bool]
@@ -291,11 +309,11 @@ def _own_estimates(leading: list[_Term]) -> dict[int, float]:
     """Return a rough score of each unit that holds a leading term, without neighbours and section."""
     estimates: dict[int, float] = {}
     get = estimates.get
-    strength = _STRENGTH
+    saturated = _SATURATED
     for term in leading:
-        rarity = term.rarity
+        worth = term.worth
         for unit, byte in zip(term.units, term.weights, strict=True):
-            estimates[unit] = get(unit, 0.0) + rarity * strength[byte]
+            estimates[unit] = get(unit, 0.0) + worth * saturated[byte]
     return estimates
 
 
@@ -352,47 +370,58 @@ class _Scorer:
 
     def score(self, unit: int, named: Collection[int]) -> Scored | None:
         """Score a unit. Return None if only other units of its section match."""
-        cohesion = self._cohesion
+        traits = self._row.traits[unit - self._row.base]
+        is_heading = bool(traits & HEADING_TRAIT)
+        share = _SHARE[traits]
+        # A heading is no answer to what only the lines beside it say.
+        near_share = 0.0 if is_heading else share * self._cohesion
         vector = self._query_vector
         score = 0.0
         has_match = is_subject = False
         for term, (in_section, is_above) in zip(self._terms, self._section(unit), strict=True):
-            strength = in_section
+            strength = share * in_section
             byte = term.byte(unit)
             if byte:
                 strength += _STRENGTH[byte]
                 has_match = True
-                is_subject = is_subject or byte >= _SUBJECT_BIT
-            if cohesion and (near := term.near(unit)):
-                strength += cohesion * near
+                is_subject = is_subject or byte >= SUBJECT_BIT
+            if near_share and (near := term.near(unit)):
+                strength += near_share * near
                 has_match = True
-            has_match = has_match or is_above
+            has_match = has_match or (is_above and not is_heading)
             score += term.worth * strength / (strength + SATURATION)
         similarity = vector.similarity(unit) if vector is not None else 0.0
         if not has_match and not similarity:
             return None
-        trait = self._row.traits[unit - self._row.base]
         if is_subject:
             score *= 1 + SUBJECT
-        if trait & ASKS_TRAIT:
-            score *= 1 - ASKS
-        if trait & HEADING_TRAIT:
+        if is_heading:
             score *= IS_HEADING
         score = score / self._ideal if self._ideal else 0.0
         if vector is not None:
             score = fuse(score, similarity)
-        return Scored(unit, self._row.path, score, similarity, unit in named, self)
+        return Scored(
+            unit,
+            self._row.path,
+            score,
+            similarity,
+            is_named=unit in named,
+            is_heading=is_heading,
+            asks=bool(traits & ASKS_TRAIT),
+            _scorer=self,
+        )
 
     def reasons(self, unit: int) -> MatchReasons:
         reasons = MatchReasons(
-            [], [], [], any((one.byte(unit) or 0) >= _SUBJECT_BIT for one in self._terms)
+            [], [], [], any((one.byte(unit) or 0) >= SUBJECT_BIT for one in self._terms)
         )
+        counts_others = not self._row.traits[unit - self._row.base] & HEADING_TRAIT
         for term, (_, is_above) in zip(self._terms, self._section(unit), strict=True):
             if term.byte(unit):
                 reasons.own.append(term.name)
-            elif is_above:
+            elif counts_others and is_above:
                 reasons.above.append(term.name)
-            elif self._cohesion and term.near(unit):
+            elif counts_others and self._cohesion and term.near(unit):
                 reasons.near.append(term.name)
         return reasons
 
@@ -417,10 +446,9 @@ def count_shared_terms(sections: Sequence[Sequence[frozenset[str]]]) -> tuple[fl
         size = len(units)
         if size < 2 + GAP_UNITS:
             continue
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for unit in units:
-            for term in unit:
-                counts[term] = counts.get(term, 0) + 1
+            counts.update(unit)
         all_pairs = sum(count * (count - 1) for count in counts.values()) / (size * (size - 1))
         side_by_side = [*pairwise(units), *zip(units, units[2:], strict=False)]
         shared += sum(len(one & other) for one, other in side_by_side)

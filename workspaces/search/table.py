@@ -8,12 +8,12 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 
-FORMAT = 2
+FORMAT = 3
 """Version of the tables and of the splitting of texts into words. Another version rebuilds the tables."""
 
 WAIT_S = 30.0
@@ -43,7 +43,7 @@ class FileRow:
     base: int
     room: int
     traits: bytes
-    """Trait bits, one byte for each unit."""
+    """The traits of each unit, one byte each."""
     sections: bytes
     """The first unit of each section, counted from `base`, encoded by `pack_numbers`."""
     shared: float
@@ -65,13 +65,20 @@ NOWHERE = Posting(array("I"), b"")
 class Edit:
     """The changes of one row of postings."""
 
-    removed: list[tuple[int, int]]
-    """Ranges of units whose postings are removed."""
-    added: list[tuple[int, int]]
-    """Units to add, each with its weight."""
+    removed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Ranges of units whose postings are removed, before others are added."""
+    units: array[int] = field(default_factory=lambda: array("I"))
+    """Units to add."""
+    weights: bytearray = field(default_factory=bytearray)
+    """The weight of each unit to add."""
+
+    def add(self, unit: int, weight: int) -> None:
+        self.units.append(unit)
+        self.weights.append(weight)
 
 
-Edits = dict[tuple[str, int], Edit]
+Edits = dict[int, dict[str, Edit]]
+"""The changes of postings, by block and term."""
 
 
 def connect(file: Path) -> sqlite3.Connection:
@@ -150,26 +157,47 @@ def postings_of(database: sqlite3.Connection, terms: Iterable[str]) -> dict[str,
 
 
 def apply_edits(database: sqlite3.Connection, edits: Edits) -> None:
-    """Write the edits in the order of the key, because neighbouring rows share pages."""
-    read = "SELECT units, weights FROM recall_posting WHERE term = ? AND block = ?"
-    write = "INSERT OR REPLACE INTO recall_posting VALUES (?, ?, ?, ?)"
-    for key in sorted(edits):
-        edit = edits[key]
-        row = database.execute(read, key).fetchone()
-        units, weights = (
-            (unpack_numbers(row[0]), bytearray(row[1])) if row else (array("I"), bytearray())
+    """Write the edits. Neighbouring rows share pages, so the terms of a block are written in their order."""
+    read = (
+        "SELECT term, units, weights FROM recall_posting"
+        " WHERE block = ? AND term IN (SELECT value FROM json_each(?))"
+    )
+    for block, changes in edits.items():
+        terms = sorted(changes)
+        stored = {
+            term: Posting(unpack_numbers(units), weights)
+            for term, units, weights in database.execute(read, (block, json.dumps(terms)))
+        }
+        new = [(term, _edited(stored.get(term, NOWHERE), changes[term])) for term in terms]
+        database.executemany(
+            "INSERT OR REPLACE INTO recall_posting VALUES (?, ?, ?, ?)",
+            ((term, block, pack_numbers(one.units), one.weights) for term, one in new if one.units),
         )
-        for first, end in edit.removed:
-            left, right = bisect_left(units, first), bisect_left(units, end)
-            del units[left:right], weights[left:right]
-        for unit, weight in edit.added:
-            at = len(units) if not units or unit > units[-1] else bisect_left(units, unit)
-            units.insert(at, unit)
-            weights.insert(at, weight)
-        if units:
-            database.execute(write, (*key, pack_numbers(units), bytes(weights)))
-        elif row:
-            database.execute("DELETE FROM recall_posting WHERE term = ? AND block = ?", key)
+        database.executemany(
+            "DELETE FROM recall_posting WHERE term = ? AND block = ?",
+            ((term, block) for term, one in new if not one.units and term in stored),
+        )
+
+
+def _edited(old: Posting, edit: Edit) -> Posting:
+    """Return a row of postings after its changes."""
+    if not old.units and _ascends(edit.units):  # a new row: most rows of a new index
+        return Posting(edit.units, bytes(edit.weights))
+    units, weights = array("I", old.units), bytearray(old.weights)
+    for first, end in edit.removed:
+        left, right = bisect_left(units, first), bisect_left(units, end)
+        del units[left:right], weights[left:right]
+    units.extend(edit.units)
+    weights.extend(edit.weights)
+    if not _ascends(units):
+        order = sorted(range(len(units)), key=units.__getitem__)
+        units = array("I", (units[at] for at in order))
+        weights = bytearray(weights[at] for at in order)
+    return Posting(units, bytes(weights))
+
+
+def _ascends(units: array[int]) -> bool:
+    return len(units) < 2 or units.tolist() == sorted(units)
 
 
 def _reset(database: sqlite3.Connection) -> None:

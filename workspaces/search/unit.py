@@ -1,4 +1,5 @@
 """Split a text into units, which recall finds: a line, or a list item with the lines that continue it.
+HTML comments hold none.
 
 Units depend on the text and its name alone. This module does not know whether the text is a file or an entry
 of a transcript. Sections are runs of units under one heading.
@@ -37,6 +38,8 @@ FACT_CHARACTERS_MAX = 2_000
 
 KEY_LINE_CHARACTERS_MAX = 2_000
 """Characters of the line that holds a fact's key. 255 characters, written as escapes, fit into it."""
+
+_COMMENT_START, _COMMENT_END = "<!--", "-->"
 
 _FACT = re.compile(r"facts/([^/]+)\.md")
 _FRONT = "---"
@@ -116,7 +119,9 @@ def units(text: str) -> Iterator[Unit]:
     def path() -> tuple[str, ...]:
         return tuple(title for _, title in headings)
 
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    comments = _Comments(lines)
+    for number, line in enumerate(lines, 1):
         line = line.rstrip()
         if item and not _continues(line, indent):
             yield Unit(item_line, "\n".join(item), path())
@@ -128,7 +133,7 @@ def units(text: str) -> Iterator[Unit]:
         if marks and (not fence or marks[1].startswith(fence)):
             fence = "" if fence else marks[1]
             continue
-        if _ONLY_MARKS.fullmatch(line):
+        if _ONLY_MARKS.fullmatch(line) or (not fence and comments.hold(number - 1)):
             continue
         heading = None if fence else _HEADING_MARK.match(line)
         if heading:
@@ -144,6 +149,39 @@ def units(text: str) -> Iterator[Unit]:
             yield Unit(number, line, path())
     if item:
         yield Unit(item_line, "\n".join(item), path())
+
+
+class _Comments:
+    """The lines of a text that are HTML comments. They tell a writer how to use the file, and no reader sees
+    them, so they hold no units. A comment with text before or after it on its lines is part of that text."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._closing = -1
+        """The first line that closes a comment, at or after the line that was asked for last."""
+        self._end = 0
+        """The lines before this one and after the last start are in a comment."""
+
+    def hold(self, at: int) -> bool:
+        """Return True if a line is in a comment. Lines are asked for in ascending order."""
+        if at < self._end:
+            return True
+        start = self._lines[at].lstrip()
+        if not start.startswith(_COMMENT_START):
+            return False
+        if (
+            self._closing < at
+        ):  # looked for once, so that many starts without an end take linear time
+            following = range(at, len(self._lines))
+            self._closing = next(
+                (n for n in following if _COMMENT_END in self._lines[n]), len(self._lines)
+            )
+        if self._closing == len(self._lines):  # it never ends
+            return False
+        if self._lines[self._closing].rpartition(_COMMENT_END)[2].strip():
+            return False
+        self._end = self._closing + 1
+        return True
 
 
 def _continues(line: str, indent: int) -> bool:

@@ -53,6 +53,23 @@ def test_lines_of_markup_alone_are_no_units() -> None:
     assert lines("---\nkey: value\n---\n***\n|---|---|\n🎉\n") == [(2, "key: value"), (6, "🎉")]
 
 
+def test_a_comment_is_no_unit() -> None:
+    text = "a\n<!-- one -->\n- b\n<!-- two\n     three -->\nc\n"
+    assert lines(text) == [(1, "a"), (3, "- b"), (6, "c")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<!-- open\nnever closed", "<!-- a --> said", "```\n<!-- code -->\n```", "x <!-- y -->"],
+)
+def test_a_comment_among_text_and_one_without_an_end_are_text(text: str) -> None:
+    assert lines(text)
+
+
+def test_a_comment_that_ends_before_text_hides_no_line() -> None:
+    assert lines("<!-- a\nb --> c\nd") == [(1, "<!-- a"), (2, "b --> c"), (3, "d")]
+
+
 def test_carriage_returns_and_lone_form_feeds_do_not_move_line_numbers() -> None:
     assert lines("one\r\ntwo\x0cthree\r\nfour") == [(1, "one"), (2, "two\x0cthree"), (3, "four")]
 
