@@ -27,6 +27,7 @@ from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.export import exported, imported
 from harness.jobs.job import Jobs
 from harness.jobs.runner import Drained, OnJob, unheard
+from harness.learning.learner import PassReport, PassWish
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.messages.event import (
@@ -235,7 +236,7 @@ class Harness:
         key = new_id("c") if conversation is None else conversation
 
         def begin(items: tuple[EventItem, ...], model: Model) -> UnderWay[Outcome]:
-            own = partial(self.house.own_model, model, self.rooms.principal)
+            own = partial(self.house.models.own, model, self.rooms.principal)
             dispatcher = replace(self._with(tools), callers_model=own)
             return self._loop.start(dispatcher.run(record, Event(new_id("evt"), key, items)))
 
@@ -317,7 +318,7 @@ class Harness:
 
     def demo_notice(self, agent: AgentRecord) -> str | None:
         """Return a sentence for people if the demo model answers for this agent."""
-        return self.house.demo_notice(agent.config.model)
+        return self.house.models.demo_notice(agent.config.model)
 
     def confinement(self) -> Confinement:
         """Return the confinement of commands on this machine: if agents get bash, and if not, why not."""
@@ -381,6 +382,26 @@ class Harness:
         Raises: Busy while a turn runs or waits.
         """
         return self._loop.run(self.rooms.dispatcher.compact(conversation, emit))
+
+    def learn(
+        self, conversation: Conversation, *, blocks: bool = False, dry_run: bool = False
+    ) -> PassReport:
+        """Read what is new in a conversation, and store the facts that will be useful again.
+
+        With `blocks`, or if the agent's `sleep` is enabled, the user's memory blocks are rewritten too. With
+        `dry_run` the model is asked, and nothing is stored.
+
+        Raises: Busy while another process reads it.
+        """
+        wish = PassWish(blocks=blocks, by_hand=True, is_trial=dry_run)
+        return self._loop.run(self.rooms.learning.read(conversation, wish))
+
+    def tell_learning(self) -> None:
+        """Note that a person was told of learning in the background, so that the status says it once."""
+        records = self.rooms.learning.learner.records
+        with suppress(Failure):  # a home that cannot be written: it is said again
+            if not records.is_told():
+                records.tell()
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """Return the conversation as JSON lines, each with its line end."""

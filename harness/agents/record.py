@@ -33,6 +33,9 @@ OUTPUT_TOKENS_HIGHEST = 128_000
 """The largest answer of a model."""
 PRUNING_TURNS_HIGHEST = 1000
 TURN_SECONDS_MAX = 86_400
+SETTLE_SECONDS = 60.0
+"""Seconds of quiet after which a conversation is read: most answers of a person come sooner."""
+SETTLE_SECONDS_MAX = 86_400
 TURN_DOLLARS_MAX = 10_000
 """Larger values are typing errors."""
 
@@ -100,6 +103,20 @@ class SessionConfig(StrictModel):
         return Pruning(self.pruning.turns) if self.pruning.enabled else None
 
 
+class ExtractConfig(StrictModel):
+    enabled: bool = True
+    """Let a small model read what was said, after a turn, and store facts that will be useful again."""
+    shared: bool = False
+    """Store facts from conversations of users other than the account's owner where all users see them."""
+
+
+class SleepConfig(StrictModel):
+    enabled: bool = False
+    """Let a small model rewrite the memory blocks of the user, when a conversation has gone quiet."""
+    settle: Annotated[float, Field(ge=0, le=SETTLE_SECONDS_MAX)] = SETTLE_SECONDS
+    """Seconds for which a conversation must have been quiet."""
+
+
 class AgentConfig(StrictModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Absent: the home's setting `model`."""
@@ -133,6 +150,8 @@ class AgentConfig(StrictModel):
     """Let the agent look at its recent decisions before it decides."""
     active_memory: bool = False
     """Let chat and runs share one session, so that each sees what the others said."""
+    extract: ExtractConfig = ExtractConfig()
+    sleep: SleepConfig = SleepConfig()
     memory_policy: MemoryPolicy = MemoryPolicy()
     """The memory blocks that a turn shows. A turn may replace single keys."""
 

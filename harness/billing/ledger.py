@@ -28,7 +28,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Literal, assert_never
@@ -52,7 +52,7 @@ from workspaces.storage.records import (
     with_prefix,
 )
 
-UsagePurpose = Literal["turn", "compaction", "extraction"]
+UsagePurpose = Literal["turn", "compaction", "extraction", "sleep"]
 """The purpose of a request. Code that asks for another purpose adds its word here."""
 
 Dimension = Literal["day", "agent", "user", "conversation", "purpose", "model"]
@@ -280,8 +280,16 @@ class Ledger:
     def today(self) -> date:
         return self._clock.now().date()
 
-    def spent_on(self, account_id: AccountId, day: date) -> Spent:
-        return _sum(self._cells(_key(account_id, _day(day, "account"))).values())
+    def spent_on(
+        self, account_id: AccountId, day: date, purposes: Collection[UsagePurpose] | None = None
+    ) -> Spent:
+        """Return the sum that an account spent on a day, for these purposes or for all."""
+        cells = self._cells(_key(account_id, _day(day, "account")))
+        return _sum(
+            spent
+            for cell, spent in cells.items()
+            if purposes is None or cell.partition(" ")[0] in purposes
+        )
 
     def spent_in_month(self, account_id: AccountId, day: date) -> Spent:
         return _sum(self._cells(_key(account_id, _month(day))).values())

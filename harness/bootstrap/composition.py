@@ -13,30 +13,27 @@ from functools import lru_cache, partial
 from typing import Any
 
 from harness.agents.catalog import AgentCatalog
-from harness.agents.record import AgentRecord
-from harness.billing.ledger import AccountUsage, Ledger, UsageOwner, UsagePurpose
+from harness.billing.ledger import AccountUsage, Ledger
 from harness.billing.limits import AccountLimiter
 from harness.billing.price import Prices, own_prices
 from harness.bootstrap.job_kinds import Flushing, job_kinds
+from harness.bootstrap.learning_services import learning_services
 from harness.bootstrap.local_files import clock_of, embedder_of, protection_of_memory
+from harness.bootstrap.model_catalog import ModelCatalog
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
+from harness.learning.budget import DailyLimit
+from harness.learning.learning import LEARN, LEARNING_AT_ONCE_MAX, Learning
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.decisions.decision_files import DecisionFiles
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.memory_cache import MemoryCache
-from harness.models.anthropic.clients import AnthropicClients
-from harness.models.anthropic.model import AnthropicModel
 from harness.models.anthropic.wire_format import AnthropicNotation
-from harness.models.demo import DemoModel
-from harness.models.metered import MeteredModel
-from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
-from harness.models.retrying import RetryingModel
 from harness.runs.active_memory import ActiveMemories
 from harness.runs.chain import CHAIN, Chains
 from harness.runs.decisions import CardShelf, Decisions
@@ -74,6 +71,7 @@ from harness.tools.stored_results import StoredResults
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher
+from harness.turns.turn_observer import TurnObservers
 from workspaces.accounts.account import Accounts, OwnAccount
 from workspaces.accounts.key import Keys
 from workspaces.accounts.principal import Principal
@@ -147,6 +145,7 @@ class PrincipalServices:
     chains: Chains
     decisions: Decisions
     scheduler: Scheduler
+    learning: Learning
     registry_sync: RegistrySync | None
     """The sync of the account's records between machines. None where nothing is shared."""
 
@@ -176,7 +175,10 @@ class Application:
         self.accounts = Accounts(records, clock)
         self.ledger = Ledger(records, clock, _prices(settings))
         self.limiter = AccountLimiter(records, clock, self.accounts, self.ledger)
-        self._clients = _clients(settings)
+        self.learning_limit = DailyLimit(self.accounts, self.ledger)
+        self.models = ModelCatalog(
+            settings, self.ledger, self.limiter, fixed=model, allows_demo=allows_demo
+        )
         self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
         kinds = job_kinds(self._services_of_job, settings.home.machine)
@@ -188,8 +190,6 @@ class Application:
         self.rooms = lru_cache(maxsize=PRINCIPALS_MAX)(self._build_services)
         self._large = large
         self._leases = Leases(records, clock)
-        self._model = model
-        self._allows_demo = allows_demo
         self._embedder = embedder
         self.sandbox = sandbox
         self._programs: ToolPrograms | None = None
@@ -231,7 +231,7 @@ class Application:
             return ToolPrograms(self.sandbox, None)
 
     def close(self) -> None:
-        for closing in (self._clients, self.records, self.place):
+        for closing in (self.models, self.records, self.place):
             if closing is not None:
                 closing.close()
 
@@ -274,7 +274,7 @@ class Application:
             workspaces=workspaces,
             sandboxes=sandboxes,
             tool_names=(tool.name for tool in self.tools),
-            check_model=self._check_model,
+            check_model=self.models.check_name,
             check_card=cards.check,
             also=lambda agent, before: (
                 *memories.toggled(agent, before),
@@ -303,6 +303,19 @@ class Application:
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
         decisions = Decisions(run_records, DecisionFiles(workspaces, clock), cards, clock)
+        facts = FactCatalog(principal, workspaces, agents.id_of, self._fact_indexes)
+        learning = learning_services(
+            principal=principal,
+            agents=agents,
+            blocks=blocks,
+            facts=facts,
+            conversations=conversations,
+            runs=run_records,
+            limit=self.learning_limit,
+            ledger=self.ledger,
+            open_model=partial(self.models.open_small, principal),
+        )
+        run_turns = RunTurns(run_records, memories, conversations, agents, decisions, clock)
         deletion = RecordDeletion(
             principal=principal,
             accounts=self.accounts,
@@ -327,7 +340,7 @@ class Application:
             leases=self._leases,
             tools=self.tools,
             limiter=self.limiter,
-            open_model=partial(self.open_model, principal),
+            open_model=partial(self.models.open, principal),
             programs=self.programs,
             results=self._results,
             price=lambda model: self.ledger.prices.find(model),
@@ -335,7 +348,7 @@ class Application:
             broadcaster=self.broadcaster,
             memory_cache=self._memories,
             fact_indexes=self._fact_indexes,
-            observer=RunTurns(run_records, memories, conversations, agents, decisions, clock),
+            observer=TurnObservers((run_turns, learning.observer)),
         )
         runs = Runs(
             principal, run_records, memories, agents, dispatcher, decisions=decisions, clock=clock
@@ -361,18 +374,19 @@ class Application:
             sandboxes=sandboxes,
             agents=agents,
             blocks=blocks,
-            facts=FactCatalog(principal, workspaces, agents.id_of, self._fact_indexes),
+            facts=facts,
             conversations=conversations,
             jobs=self.jobs,
             deletion=deletion,
             usage=AccountUsage(principal, self.ledger),
             dispatcher=dispatcher,
             runs=runs,
-            chains=Chains(runs),
+            chains=Chains(runs, learning.chain_ended),
             decisions=decisions,
             scheduler=Scheduler(
                 agents, runs, schedule_jobs, clock, settings.home.machine, self._ticks(account_id)
             ),
+            learning=learning.learning,
             registry_sync=(
                 self._registry_sync(account_id, workspaces, adapters) if may_change else None
             ),
@@ -416,87 +430,6 @@ class Application:
     def _results(self, conversation_id: ConversationId) -> StoredResults:
         transcript = Transcript(conversation_id, self.records, self._large)
         return StoredResults(conversation_id, self._large, transcript.result)
-
-    def own_model(
-        self,
-        model: Model,
-        principal: Principal,
-        agent: AgentRecord,
-        conversation_id: ConversationId,
-    ) -> Model:
-        """Return a metered model that the caller supplies."""
-        usage_owner = UsageOwner(
-            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
-        )
-        return self._metered(model, usage_owner)
-
-    def open_model(
-        self,
-        principal: Principal,
-        agent: AgentRecord,
-        conversation_id: ConversationId | None = None,
-        purpose: UsagePurpose = "turn",
-    ) -> Model:
-        """Return the agent's model. Its usage is recorded for the principal."""
-        usage_owner = UsageOwner(
-            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
-        )
-
-        name = agent.config.model or self.settings.model
-        if self._model is not None:
-            return self._metered(self._model, usage_owner)
-        self._check_model(name, "model")
-        if name == DEMO or self._clients is None:
-            self._check_demo(name)
-            return self._metered(DemoModel(), usage_owner)
-        return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
-
-    def demo_notice(self, model: str | None = None) -> str | None:
-        """Return a sentence for people if the demo model answers for this name; by default, the home's."""
-        if self._model is not None:
-            return None
-        if (model or self.settings.model) == DEMO:
-            return "the offline demo model answers, as the settings say"
-        if self._clients is None:
-            return "the offline demo model answers: ANTHROPIC_API_KEY is not set"
-        return None
-
-    def check_start(self) -> None:
-        """Check that the home's own model can answer.
-
-        Raises: Refused for an unknown name, and for the demo model where it may not answer.
-        """
-        if self._model is None:
-            self._check_model(self.settings.model, "model")
-            if self.demo_notice() is not None:
-                self._check_demo(self.settings.model)
-
-    def _check_model(self, name: str, field: str) -> None:
-        if self._model is None:
-            check_model_name(name, field=field, base_url=self.settings.anthropic_base_url)
-
-    def _check_demo(self, name: str) -> None:
-        """Raise Refused where the demo model may not answer."""
-        if self._allows_demo:
-            return
-        if name == DEMO:
-            remedy = "set a model of the provider, or start without --no-demo"
-            raise Refused("model", name, "is the demo model, which may not answer", remedy=remedy)
-        remedy = "set ANTHROPIC_API_KEY, or start without --no-demo"
-        rule = "cannot be asked without a key, and the demo model may not answer"
-        raise Refused("model", name, rule, remedy=remedy)
-
-    def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:
-        """Return the model with its usage recorded.
-
-        A turn writes the usage of a reply in the batch that stores the reply. With a file, every writer waits
-        for the one writer in any case. Where machines share the records, they all write to the same sums, and
-        no reply should wait for that.
-        """
-        is_stored = usage_owner.purpose == "turn" and not are_shared(self.settings.records)
-        return MeteredModel(
-            model, usage_owner, self.ledger, self.limiter, caller_records_replies=is_stored
-        )
 
 
 def wire(
@@ -550,7 +483,8 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
     watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
     runner = application.runner
     return {
-        "jobs": runner.without({RUN, CHAIN}),
+        "jobs": runner.without({RUN, CHAIN, LEARN}),
+        "learning": runner.only({LEARN}, at_once_max=LEARNING_AT_ONCE_MAX),
         "runs": runner.only({RUN, CHAIN}, at_once_max=RUNS_AT_ONCE_MAX),
         "schedules": ScheduleCorrection(
             lambda: [services.scheduler for services in _owners(application)]
@@ -590,13 +524,6 @@ def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
         rule = "must be set: the records are shared with other machines, which need the files too"
         raise Refused("s3", None, rule, remedy=SET_PLACE)
     return place.entries()
-
-
-def _clients(settings: Settings) -> AnthropicClients | None:
-    """Return the clients of the provider; None without a key, so that the demo model answers."""
-    if settings.anthropic_api_key is None:
-        return None
-    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
 
 
 def _prices(settings: Settings) -> Callable[[], Prices]:

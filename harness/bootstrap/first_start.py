@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from harness.bootstrap.composition import Application, PrincipalServices
 from harness.bootstrap.local_files import cards_mark, defaults_mark
+from harness.learning.pass_records import told_key
 from workspaces.conditions import ANY
 from workspaces.errors import AlreadyExists, Failure
 from workspaces.storage.records import Key, Put
@@ -28,7 +29,8 @@ def create_defaults(services: PrincipalServices) -> None:
             settings.default_agent, workspaces=[settings.default_workspace]
         )
     )
-    services.records.write(Put(_mark(services), {}, expect=ANY))
+    told = told_key(services.principal.account_id)  # the guides of a new home tell of learning
+    services.records.write(Put(_mark(services), {}, expect=ANY), Put(told, {}, expect=ANY))
 
 
 def write_missing_cards(application: Application) -> None:

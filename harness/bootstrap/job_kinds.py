@@ -12,6 +12,7 @@ from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import OutOfReach, RunJob
+from harness.learning.learning import LEARN, Learning
 from harness.runs.chain import CHAIN, Chains
 from harness.runs.run_records import RUN
 from harness.runs.runs import Runs
@@ -58,6 +59,8 @@ class JobServices(Protocol):
     def scheduler(self) -> Scheduler: ...
     @property
     def chains(self) -> Chains: ...
+    @property
+    def learning(self) -> Learning: ...
 
 
 ServicesFor = Callable[[Job], JobServices]
@@ -108,6 +111,12 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
             fire = services_for(job).scheduler.fire
             return await run_in_new_thread(fire, job.payload["agentId"], since)
 
+    async def learn(job: Job) -> datetime | None:
+        take_share_of(job.payload["accountId"])
+        with _wait_for_store(), suppress(NotFound):  # the user, agent or conversation was deleted
+            return await services_for(job).learning.do_job(job)
+        return None
+
     flush_here = f"{FLUSH}:{machine}"
     return {
         TURN: turn,
@@ -117,6 +126,7 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
         RUN: run,
         SCHEDULE: schedule,
         CHAIN: chain,
+        LEARN: learn,
     }
 
 

@@ -96,7 +96,7 @@ def readiness_of(application: Application) -> Readiness:
     if application.place is not None:
         remedy = "check the server and the network to it; `harness doctor` shows details"
         parts.append(ReadinessCheck("s3", application.place.ask, "S3 does not answer", remedy))
-    is_demo = application.demo_notice() is not None
+    is_demo = application.models.demo_notice() is not None
     return Readiness(parts, application.clock, is_demo=is_demo)
 
 

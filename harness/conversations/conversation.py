@@ -140,6 +140,11 @@ def queue_partition(conversation_id: ConversationId) -> str:
     return f"inbox:{conversation_id}"
 
 
+def learning_key(subject: str) -> Key:
+    """Return the key of the record of how far background passes have read a conversation or a chain."""
+    return Key(f"learning:{subject}", "state")
+
+
 class Conversations:
     """The conversations of one principal."""
 
@@ -372,7 +377,7 @@ class Conversations:
         claims = (self._records.get(deleted.claim_key(event)) for event in events)
         keys = [item.key for item in queue]
         keys += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
-        keys += self._usage_rows(deleted)
+        keys += [*self._usage_rows(deleted), learning_key(conversation_id)]
         for start in range(0, len(keys), DELETED_AT_ONCE):
             batch = keys[start : start + DELETED_AT_ONCE]
             self._records.write(*(Delete(key) for key in batch))

@@ -44,6 +44,12 @@ def similarity(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / union if union else 0.0
 
 
+def is_similar(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Return True if more than four fifths of all words of both are common."""
+    common = len(one & other)
+    return _OF * common > _SHARED * (len(one) + len(other) - common)
+
+
 class Similar(Generic[K]):
     """An in-memory index of texts under keys. Only one thread at a time may use it."""
 
@@ -86,8 +92,7 @@ class Similar(Generic[K]):
         matches: list[tuple[float, int, K]] = []
         for key in candidates:
             number, other = self._sets[key]
-            common = len(wanted & other)
-            if _OF * common > _SHARED * (len(wanted) + len(other) - common):
+            if is_similar(wanted, other):
                 matches.append((-similarity(wanted, other), number, key))
         return [
             Match(key, -negative) for negative, _, key in sorted(matches, key=lambda one: one[:2])

@@ -62,6 +62,8 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     breakpoints: Breakpoints = Breakpoints()
+    forced_tool: str | None = None
+    """The tool that the reply must call, so that it has the form of that tool's schema."""
 
     def as_json(self) -> JsonObject:
         """Return everything that the model reads, in the provider's notation."""

@@ -10,12 +10,12 @@ import re
 import shlex
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
+from harness.models.demo_reader import inside, saved_memory
 from harness.models.model_name import DEMO
 from workspaces.ids import new_id
 from workspaces.storage.records import JsonObject
@@ -65,7 +65,7 @@ class DemoModel:
 
     async def reply(self, request: ModelRequest, *, output_tokens_max: int, emit: Emit) -> Reply:
         del output_tokens_max
-        part = _answer(request)
+        part = saved_memory(request) if request.forced_tool else _answer(request)
         if isinstance(part, Text):
             emit(TextArrived(part.text))
         return Reply(Message("assistant", (part,)), Usage())
@@ -132,8 +132,8 @@ def _submitted(schema: JsonObject, prompt: str, words: set[str]) -> Any:
 
 def _summary(text: str) -> str:
     """Return a summary: the user's messages, one line each."""
-    earlier = list(_inside("summary", text))
-    lines = [f"- {' '.join(message.split())}" for message in _inside("user", text)]
+    earlier = list(inside("summary", text))
+    lines = [f"- {' '.join(message.split())}" for message in inside("user", text)]
     return "\n".join([*(earlier or ["The user has said:"]), *lines])
 
 
@@ -181,7 +181,7 @@ def _unique_ending(text: str) -> str:
 
 
 def _from_memory(question: str, request: ModelRequest) -> str:
-    memory = _without_comments("\n".join(_inside("memory", "\n".join(request.system))))
+    memory = _without_comments("\n".join(inside("memory", "\n".join(request.system))))
     lines = [line.strip() for line in _changed(memory.splitlines(), request)]
     known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
     wanted = _words(question)
@@ -216,7 +216,7 @@ def _changed(lines: list[str], request: ModelRequest) -> list[str]:
     """Return the lines of memory with all changes applied."""
     texts = "\n".join(m.text for m in request.messages if m.role == "user")
     there, gone = Counter(lines), Counter[str]()
-    for line in "\n".join(_inside("memory-change", texts)).splitlines():
+    for line in "\n".join(inside("memory-change", texts)).splitlines():
         if line.startswith("+ "):
             lines.append(line[2:])
             there[line[2:]] += 1
@@ -229,23 +229,6 @@ def _changed(lines: list[str], request: ModelRequest) -> list[str]:
         else:
             current.append(line)
     return current
-
-
-def _inside(tag: str, text: str) -> Iterator[str]:
-    """Yield the lines between each opening and closing tag of this name."""
-    begin, end = f"<{tag}", f"\n</{tag}>"
-    at = text.find(begin)
-    while at >= 0:
-        at += len(begin)
-        if text[at : at + 1] in {" ", ">"}:
-            at = text.find(">", at)
-            closing = text.find(end, at + 2)
-            if at < 0 or closing < 0:
-                return
-            if text[at + 1] == "\n":
-                yield text[at + 2 : closing]
-                at = closing
-        at = text.find(begin, at)
 
 
 def _without_comments(text: str) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.learning.learning import LEARN
 from harness.presentation.call_text import CallLimit, CallText, call_text
+from harness.presentation.learning_status import learning_lines
 from workspaces.errors import Failure
 from workspaces.home.trash import TrashEntry, trash_entries
 from workspaces.timestamp import stamp_of
@@ -170,7 +172,7 @@ def _jobs(harness: Harness) -> Iterator[StatusRow]:
         if one.is_aside:
             remedy = f"`harness jobs retry {one.job.id}` retries it"
             yield StatusRow(one.job.id, "problem", f"set aside{why}", remedy, facts)
-        elif one.process is not None:
+        elif one.process is not None or one.job.kind == LEARN:
             continue
         elif one.job.due <= now:
             yield StatusRow(
@@ -261,11 +263,18 @@ def _schedules(harness: Harness) -> Iterator[StatusRow]:
             yield StatusRow(agent.name, "problem", f"last run {run.status}{why}", remedy)
 
 
+def _learning(harness: Harness) -> Iterator[StatusRow]:
+    """Yield rows for reading conversations in the background."""
+    for state, text, remedy, facts in learning_lines(harness):
+        yield StatusRow("learning", state, text, remedy, facts)
+
+
 SECTIONS: dict[str, StatusSource] = {
     "workspaces": _workspaces,
     "tasks": _tasks,
     "conversations": _conversations,
     "schedules": _schedules,
     "jobs": _jobs,
+    "learning": _learning,
     "machines": _machines,
 }

@@ -8,7 +8,7 @@ after it, as that of a run does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ from harness.runs.runs import TRIES_MAX, Runs
 from harness.runtime.async_bridge import run_in_thread
 from workspaces.errors import AgentRunning, Conflict, Failure, NotFound, Refused, Unavailable
 from workspaces.ids import AgentId, ChainId, RunId, new_id
-from workspaces.storage.records import JsonObject
+from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import stamp_of
 
 CHAIN = "chain"
@@ -85,11 +85,18 @@ class ChainView:
         }
 
 
+def _nothing_more(chain: Chain) -> Sequence[RecordChange]:
+    del chain
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Chains:
     """The chains of one account, for its owner. Threads may share it."""
 
     runs: Runs
+    ended: Callable[[Chain], Sequence[RecordChange]] = _nothing_more
+    """Returns changes to write with the end of a chain that has succeeded."""
 
     def start(self, agents: Sequence[str], task: str, *, is_attended: bool = True) -> Chain:
         """Start a chain of these agents, in this order. With `is_attended`, the caller brings it to its end.
@@ -218,9 +225,10 @@ class Chains:
             chain = self._chain(chain_id)
             if chain.is_final:
                 return
+            changed: Chain = replace(chain, **fields)  # type: ignore[arg-type]
+            more = self.ended(changed) if changed.status == "succeeded" else ()
             with suppress(Conflict):
-                changed: Chain = replace(chain, **fields)  # type: ignore[arg-type]
-                self.runs.records.records.write(self._records.put(changed))
+                self.runs.records.records.write(self._records.put(changed), *more)
                 return
         raise Unavailable("chains", "other changes keep coming first")
 

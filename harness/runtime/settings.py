@@ -23,9 +23,11 @@ FORMAT = 1
 migrated."""
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
+DEFAULT_SMALL_MODEL = "claude-haiku-4-5-20251001"
 
 VARIABLES = {
     "model": "HARNESS_MODEL",
+    "small_model": "HARNESS_SMALL_MODEL",
     "default_workspace": "HARNESS_DEFAULT_WORKSPACE",
     "default_agent": "HARNESS_DEFAULT_AGENT",
     "records": "HARNESS_RECORDS",
@@ -54,6 +56,8 @@ class Settings:
     """The directory that holds everything."""
     model: str = DEFAULT_MODEL
     """The model of agents that name none. `demo` is the offline demo model."""
+    small_model: str = DEFAULT_SMALL_MODEL
+    """The model that reads finished conversations in the background, for facts and memory blocks."""
     default_workspace: str = "notes"
     """The workspace that a new home gets."""
     default_agent: str = "assistant"

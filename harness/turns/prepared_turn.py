@@ -101,7 +101,12 @@ def prepare_turn(
         memories=dependencies.memory_cache,
         policy=policy.comparison_key,
         blocks=memory.core,
-        facts=turn_facts(dependencies, agent, mounts),
+        facts=turn_facts(
+            dependencies,
+            agent,
+            mounts,
+            hides=dependencies.observer.hides_fact(conversation, event) if event else None,
+        ),
     )
     turn = Turn(
         id=turn_id,

@@ -13,7 +13,7 @@ from harness.memory.blocks.agent_blocks import AgentBlocks
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.blocks.core_blocks import CoreBlocks
 from harness.memory.blocks.reminder import Reminders
-from harness.memory.facts.prompt_facts import MountedFacts, PromptFacts
+from harness.memory.facts.prompt_facts import HidesFact, MountedFacts, PromptFacts
 from harness.messages.memory_policy import MemoryPolicy
 from harness.prompts.prompt_sources import ViewOf, newest
 from harness.runtime.templates import render
@@ -66,11 +66,12 @@ def turn_facts(
     agent: AgentRecord,
     mounts: Sequence[Mount],
     view_of: ViewOf = newest,
+    hides: HidesFact | None = None,
 ) -> PromptFacts:
-    """Return the facts that a turn of the agent shows."""
+    """Return the facts that a turn of the agent shows, without those of the agent that it `hides`."""
     mounted = [
         MountedFacts(mount.name, mount.workspace, view_of(mount))
         for mount in mounts
         if mount.name not in _OF_AGENT
     ]
-    return PromptFacts(dependencies.fact_indexes, dependencies.agents.memory(agent), mounted)
+    return PromptFacts(dependencies.fact_indexes, dependencies.agents.memory(agent), mounted, hides)

@@ -6,6 +6,7 @@ record that tells of the turn changes at the same instant as the turn itself, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,13 @@ class TurnObserver(Protocol):
 
     def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
         """Return the parts of memory that the event's own message shows, for the receipts of its turn."""
+        ...
+
+    def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
+        """Return a test for the keys of the agent's facts that this turn shows elsewhere.
+
+        None: all are shown.
+        """
         ...
 
     def begins(
@@ -88,6 +96,10 @@ class Unobserved:
         del conversation, event
         return ()
 
+    def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
+        del conversation, event
+        return None
+
     def begins(
         self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
     ) -> tuple[RecordChange, ...]:
@@ -99,3 +111,50 @@ class Unobserved:
     ) -> tuple[RecordChange, ...]:
         del conversation, event, ending
         return ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnObservers:
+    """Several observers as one. Their changes are one batch."""
+
+    observers: tuple[TurnObserver, ...]
+
+    def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
+        return any(one.wants_new_session(conversation, session) for one in self.observers)
+
+    def may_replace_session(self, conversation: Conversation) -> bool:
+        return any(one.may_replace_session(conversation) for one in self.observers)
+
+    def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
+        return tuple(tool for one in self.observers for tool in one.tools(conversation, event))
+
+    def instructions(self, conversation: Conversation, event: Event) -> str | None:
+        texts = (one.instructions(conversation, event) for one in self.observers)
+        return "\n\n".join(text for text in texts if text) or None
+
+    def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
+        return tuple(part for one in self.observers for part in one.shown(conversation, event))
+
+    def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
+        found = [
+            hides
+            for one in self.observers
+            if (hides := one.hides_fact(conversation, event)) is not None
+        ]
+        return (lambda key: any(hides(key) for hides in found)) if found else None
+
+    def begins(
+        self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
+    ) -> tuple[RecordChange, ...]:
+        return tuple(
+            change
+            for one in self.observers
+            for change in one.begins(conversation, event, turn_id, session)
+        )
+
+    def ends(
+        self, conversation: Conversation, event: Event, ending: Ending
+    ) -> tuple[RecordChange, ...]:
+        return tuple(
+            change for one in self.observers for change in one.ends(conversation, event, ending)
+        )

@@ -16,7 +16,7 @@ Body = dict[str, Any]
 def broken_rule(body: Body, issued: dict[str, str], paused: Sequence[str] = ()) -> str | None:
     """The first documented rule that a request breaks. `issued`: thinking by its signature; `paused`:
     what a request may end in, though it is the assistant's."""
-    known = {"model", "max_tokens", "messages", "system", "tools", "stream"}
+    known = {"model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream"}
     if unknown := sorted(set(body) - known):
         return f"{unknown[0]}: Extra inputs are not permitted"
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:

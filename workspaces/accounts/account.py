@@ -30,6 +30,9 @@ RUNNING_TURNS_MAX = 1000
 DOLLARS_MAX = 1e6
 """More is a typing error."""
 
+LEARNING_DOLLARS_PER_DAY = 0.5
+"""Some fifty passes of the default model: enough for a day of one person's work."""
+
 JOINING = Key(PARTITION, "joining")
 """The record that exists while the home joins an existing account as another machine."""
 
@@ -54,6 +57,12 @@ class AccountLimits(StrictModel):
         None
     )
     """Dollars of one month. A turn that would begin above it is refused."""
+
+    learning_dollars_per_day: Annotated[float, Field(ge=0, le=DOLLARS_MAX, allow_inf_nan=False)] = (
+        LEARNING_DOLLARS_PER_DAY
+    )
+    """Dollars of one UTC day for reading conversations in the background. Above it nothing is read; 0 turns
+    it off."""
 
     @property
     def are_on_money(self) -> bool:

@@ -81,7 +81,7 @@ def up(
 
     log = logging.getLogger("harness.server")
     with opened(home, allows_demo=demo) as harness:
-        harness.house.check_start()
+        harness.house.models.check_start()
         listening = listen(host, port)
         if no_auth:
             _check_loopback(host, listening.getsockname()[0])
@@ -102,7 +102,7 @@ def up(
                 stack.enter_context(marked_open(harness.settings.home, address))
                 put("No key is asked for: every program on this machine acts as the owner.\n")
             event(log, "started", **_start_facts(harness, address))
-            if notice := harness.house.demo_notice():
+            if notice := harness.house.models.demo_notice():
                 remedy = "set ANTHROPIC_API_KEY; `harness up --no-demo` does not start without it"
                 event(log, "demo model", level=logging.WARNING, reason=notice, remedy=remedy)
             if not _is_loopback(listening.getsockname()[0]):
@@ -141,7 +141,7 @@ def _start_facts(harness: Harness, address: str) -> dict[str, Any]:
 
     from harness.models.model_name import DEMO
 
-    is_demo = harness.house.demo_notice() is not None
+    is_demo = harness.house.models.demo_notice() is not None
     return {
         "version": version("workspace-harness"),
         "home": str(harness.settings.home.root),

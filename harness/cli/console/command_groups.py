@@ -48,6 +48,8 @@ COMMAND_GROUPS = {
         "explain": "talk.explain",
         "compact": "talk.compact",
         "decisions": "memory.decisions",
+        "extract": "memory.learn",
+        "sleep": "memory.learn",
         "conversations": "memory.conversations",
         "use": "admin.use",
         "mcp": "admin.mcp",

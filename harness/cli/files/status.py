@@ -38,13 +38,14 @@ def register(app: typer.Typer) -> None:
 def status(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show pending work, conflicts, problems and due tasks.
 
-    The last change of each workspace is shown too. The command changes nothing. `harness doctor` checks the
+    The last change of each workspace is shown too. The command changes no file. `harness doctor` checks the
     machine.
     """
     from harness.presentation.status import status as sections_of
 
     with opened(home, as_json=as_json) as harness:
         sections = sections_of(harness)
+        harness.tell_learning()
     if as_json:
         print_json({section.name: _document(section) for section in sections})
     else:

@@ -112,7 +112,7 @@ def is_fact_id(text: str) -> bool:
 
 def canonical_path(key: str) -> WorkspacePath:
     """Return the path of a new fact with this key. No two keys have the same one."""
-    slug = _slug(key)
+    slug = slug_of(key)
     name = f"{DIRECTORY}/{slug}.md"
     if slug != key or _ENDS_LIKE_HASH.search(slug) or broken_rule(name) is not None:
         return hashed_path(key)
@@ -121,13 +121,19 @@ def canonical_path(key: str) -> WorkspacePath:
 
 def hashed_path(key: str) -> WorkspacePath:
     """Return the path with a part of the key's hash. It serves where another file has the plain name."""
-    return WorkspacePath(f"{DIRECTORY}/{_slug(key)}-{_digest(key)[:HASH_DIGITS]}.md")
+    return WorkspacePath(f"{DIRECTORY}/{slug_of(key)}-{_digest(key)[:HASH_DIGITS]}.md")
 
 
 def is_fact_path(path: str) -> bool:
     """Return True for `facts/<name>.md`. Files in folders below are no facts."""
     directory, _, name = path.rpartition("/")
     return directory == DIRECTORY and name.endswith(".md") and name != ".md"
+
+
+def slug_of(key: str) -> str:
+    """Return the key in lowercase letters, digits and single dashes: `fact` if it has none of them."""
+    slug = _OTHERS.sub("-", key.lower()).strip("-")[:SLUG_CHARACTERS_MAX].strip("-")
+    return slug or "fact"
 
 
 def in_order(facts: Iterable[Fact], order: FactOrder) -> list[Fact]:
@@ -149,11 +155,6 @@ def _by_update(fact: Fact) -> str:
 
 def _by_weight(fact: Fact) -> tuple[bool, int]:
     return not fact.pinned, -fact.importance
-
-
-def _slug(key: str) -> str:
-    slug = _OTHERS.sub("-", key.lower()).strip("-")[:SLUG_CHARACTERS_MAX].strip("-")
-    return slug or "fact"
 
 
 def _digest(text: str) -> str:

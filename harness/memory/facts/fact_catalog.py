@@ -59,6 +59,10 @@ class FactCatalog:
             workspace_id = private_to_both(user_id, agent_id)
         return self._private(FactScope("agent", workspace_id, agent_id))
 
+    def of_every_user(self, agent_id: AgentId) -> Facts:
+        """Return the facts of an agent that all of its users are shown, for work that its owner allowed."""
+        return self._private(FactScope("agent", private_to_agent(agent_id), agent_id))
+
     def over(self, workspace: Workspace) -> Facts:
         """Return the facts of a workspace that the caller has opened."""
         scope = FactScope("workspace", workspace.record.id)

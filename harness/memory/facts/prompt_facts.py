@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,6 +27,8 @@ ROW_CHARACTERS_MIN = 10
 
 EDITS_WAIT_S = 0.1
 
+HidesFact = Callable[[str], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class MountedFacts:
@@ -41,9 +43,15 @@ class PromptFacts:
     """The facts in an agent's prompt, at each moment of one turn."""
 
     def __init__(
-        self, indexes: FactIndexes, agents: Sequence[Workspace], mounts: Sequence[MountedFacts]
+        self,
+        indexes: FactIndexes,
+        agents: Sequence[Workspace],
+        mounts: Sequence[MountedFacts],
+        hides: HidesFact | None = None,
     ) -> None:
-        """`agents` are the workspaces of the agent and of its user with it, if the agent's memory is on."""
+        """`agents` are the workspaces of the agent and of its user with it, if the agent's memory is on.
+        `hides` returns True for the key of an agent's fact that is shown elsewhere."""
+        self._hides = hides
         self._indexes = indexes
         self._agents = tuple(agents)
         self._mounts = tuple(mounts)
@@ -81,7 +89,7 @@ class PromptFacts:
                     with suppress(Busy):
                         workspace.commit_edits(wait_s=EDITS_WAIT_S)
                 facts = self._indexes.of(workspace).facts()
-                ordered = facts.ordered("agent")
+                ordered = self._shown(facts.ordered("agent"))
                 rows += map(_row, ordered[: rows_max - len(rows)])
                 count += len(ordered)
                 revision = revision or facts.revision
@@ -89,6 +97,10 @@ class PromptFacts:
             return FactMemory(AGENT, unavailable=_reason(failure, self._agents, AGENT))
         self._is_committed = True
         return FactMemory(AGENT, tuple(rows), count, revision)
+
+    def _shown(self, facts: Sequence[Fact]) -> Sequence[Fact]:
+        hides = self._hides
+        return facts if hides is None else [fact for fact in facts if not hides(fact.key)]
 
     def _mounts_facts(self, mount: MountedFacts) -> FactMemory:
         workspace = mount.workspace

@@ -193,7 +193,13 @@ def parameters(model: str, request: ModelRequest, output_tokens_max: int) -> Jso
         ],
         **({"system": system} if system else {}),
         **({"tools": tools} if tools else {}),
+        **({"tool_choice": _choice(request.forced_tool)} if request.forced_tool else {}),
     }
+
+
+def _choice(tool: str) -> JsonObject:
+    """Return the choice that leaves the model one tool, to be called once."""
+    return {"type": "tool", "name": tool, "disable_parallel_tool_use": True}
 
 
 def _without_thinking(parameters: JsonObject) -> JsonObject:

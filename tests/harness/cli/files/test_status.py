@@ -66,6 +66,7 @@ def test_a_failing_status_section_does_not_hide_the_remaining_sections(
         "conversations",
         "schedules",
         "jobs",
+        "learning",
         "machines",
     ]
     assert [line.state for line in sections["jobs"]] == ["due", "problem"]

@@ -1,0 +1,156 @@
+"""Open the models of a home: for turns, and for what is learned in the background.
+
+The usage of every model is recorded for a principal, with its purpose.
+"""
+
+from __future__ import annotations
+
+from harness.agents.record import AgentRecord
+from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
+from harness.billing.limits import AccountLimiter
+from harness.models.anthropic.clients import AnthropicClients
+from harness.models.anthropic.model import AnthropicModel
+from harness.models.demo import DemoModel
+from harness.models.metered import MeteredModel
+from harness.models.model_name import DEMO, check_model_name
+from harness.models.port import Model
+from harness.models.retrying import RetryingModel
+from harness.runtime.settings import Settings
+from workspaces.accounts.principal import Principal
+from workspaces.errors import Refused
+from workspaces.home.locations import are_shared
+from workspaces.ids import ConversationId
+
+
+class ModelCatalog:
+    """The models that a home can ask. Threads may share it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        limiter: AccountLimiter,
+        *,
+        fixed: Model | None,
+        allows_demo: bool,
+    ) -> None:
+        """`fixed` answers for every agent, whatever model it names."""
+        self._settings = settings
+        self._ledger = ledger
+        self._limiter = limiter
+        self._fixed = fixed
+        self._allows_demo = allows_demo
+        self._clients = _clients(settings)
+
+    def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
+
+    def own(
+        self,
+        model: Model,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId,
+    ) -> Model:
+        """Return a metered model that the caller supplies."""
+        usage_owner = UsageOwner(
+            principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
+        )
+        return self._metered(model, usage_owner)
+
+    def open(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId | None = None,
+        purpose: UsagePurpose = "turn",
+    ) -> Model:
+        """Return the agent's model. Its usage is recorded for the principal."""
+        usage_owner = UsageOwner(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+        return self._named(agent.config.model or self._settings.model, "model", usage_owner)
+
+    def open_small(
+        self,
+        principal: Principal,
+        agent: AgentRecord,
+        conversation_id: ConversationId,
+        purpose: UsagePurpose,
+    ) -> Model:
+        """Return the model that reads conversations in the background.
+
+        For an agent of the demo model it is the demo model, so that trying things out costs nothing.
+        """
+        usage_owner = UsageOwner(
+            principal.account_id, agent.id, principal.user_id, conversation_id, purpose
+        )
+        is_demo = (agent.config.model or self._settings.model) == DEMO
+        name = DEMO if is_demo else self._settings.small_model
+        return self._named(name, "small_model", usage_owner)
+
+    def demo_notice(self, model: str | None = None) -> str | None:
+        """Return a sentence for people if the demo model answers for this name; by default, the home's."""
+        if self._fixed is not None:
+            return None
+        if (model or self._settings.model) == DEMO:
+            return "the offline demo model answers, as the settings say"
+        if self._clients is None:
+            return "the offline demo model answers: ANTHROPIC_API_KEY is not set"
+        return None
+
+    def check_start(self) -> None:
+        """Check that the home's own model can answer.
+
+        Raises: Refused for an unknown name, and for the demo model where it may not answer.
+        """
+        if self._fixed is None:
+            self.check_name(self._settings.model, "model")
+            self.check_name(self._settings.small_model, "small_model")
+            if self.demo_notice() is not None:
+                self._check_demo(self._settings.model)
+
+    def check_name(self, name: str, field: str) -> None:
+        """Raise Refused for the name of a model that nothing can ask."""
+        if self._fixed is None:
+            check_model_name(name, field=field, base_url=self._settings.anthropic_base_url)
+
+    def _named(self, name: str, field: str, usage_owner: UsageOwner) -> Model:
+        if self._fixed is not None:
+            return self._metered(self._fixed, usage_owner)
+        self.check_name(name, field)
+        if name == DEMO or self._clients is None:
+            self._check_demo(name)
+            return self._metered(DemoModel(), usage_owner)
+        return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
+
+    def _check_demo(self, name: str) -> None:
+        """Raise Refused where the demo model may not answer."""
+        if self._allows_demo:
+            return
+        if name == DEMO:
+            remedy = "set a model of the provider, or start without --no-demo"
+            raise Refused("model", name, "is the demo model, which may not answer", remedy=remedy)
+        remedy = "set ANTHROPIC_API_KEY, or start without --no-demo"
+        rule = "cannot be asked without a key, and the demo model may not answer"
+        raise Refused("model", name, rule, remedy=remedy)
+
+    def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:
+        """Return the model with its usage recorded.
+
+        A turn and a pass write the usage of a reply in the batch that stores the reply. With a file, every
+        writer waits for the one writer in any case. Where machines share the records, they all write to the
+        same sums, and no reply should wait for that.
+        """
+        is_stored = usage_owner.purpose != "compaction" and not are_shared(self._settings.records)
+        return MeteredModel(
+            model, usage_owner, self._ledger, self._limiter, caller_records_replies=is_stored
+        )
+
+
+def _clients(settings: Settings) -> AnthropicClients | None:
+    """Return the clients of the provider; None without a key, so that the demo model answers."""
+    if settings.anthropic_api_key is None:
+        return None
+    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)
