@@ -67,7 +67,7 @@ class Configurations:
         """Plan the edit that makes this client use the workspace. It also undoes an earlier edit of the
         same file."""
         now = _read(file)
-        noted = self._read_note(client, file)
+        noted = self.note(client, file)
         before = now if noted is None else _undone(client, noted, now)
         after = client.used(before or client.empty, use)
         return FileEdit(file, now, after, Noted(client.name, str(file), use, before, after))
@@ -77,7 +77,7 @@ class Configurations:
 
         Raises: NotFound if the file has no edit of this client.
         """
-        noted = self._read_note(client, file)
+        noted = self.note(client, file)
         if noted is None:
             remedy = f"start with `{client.begin}`"
             raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
@@ -89,13 +89,10 @@ class Configurations:
 
         Raises: Conflict when the file changed since the edit was planned; Unavailable.
         """
-        if _read(change.file) != change.before:
-            raise Conflict("file", str(change.file), expected="what was shown", actual="another")
-        note = self._note_file(client, change.file)
+        self.check_unchanged(change)
+        if change.noted is not None:
+            self.keep_note(client, change.file, change.noted)
         try:
-            if change.noted is not None:
-                note.parent.mkdir(mode=0o700, exist_ok=True)
-                _write(note, json.dumps(asdict(change.noted), indent=2), 0o600)
             if change.after is None:
                 change.file.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # not empty: it holds other files too
@@ -103,12 +100,43 @@ class Configurations:
             else:
                 change.file.parent.mkdir(parents=True, exist_ok=True)
                 _write(change.file, change.after, 0o600)
-            if change.noted is None:
-                note.unlink(missing_ok=True)
         except OSError as error:
             raise Unavailable(str(change.file), error.strerror or str(error)) from error
+        if change.noted is None:
+            self.keep_note(client, change.file, None)
 
-    def _read_note(self, client: Integration, file: Path) -> Noted | None:
+    def check_unchanged(self, change: FileEdit) -> None:
+        """Raise Conflict if the file changed since the edit was planned."""
+        if self.text(change.file) != change.before:
+            raise Conflict("file", str(change.file), expected="what was shown", actual="another")
+
+    def text(self, file: Path) -> str | None:
+        """Return the text of a configuration. Return None if there is no such file.
+
+        Raises: Unavailable.
+        """
+        return _read(file)
+
+    def keep_note(self, client: Integration, file: Path, noted: Noted | None) -> None:
+        """Store the note of an edit, or remove it.
+
+        Raises: Unavailable.
+        """
+        note = self._note_file(client, file)
+        try:
+            if noted is None:
+                note.unlink(missing_ok=True)
+                return
+            note.parent.mkdir(mode=0o700, exist_ok=True)
+            _write(note, json.dumps(asdict(noted), indent=2), 0o600)
+        except OSError as error:
+            raise Unavailable(str(note), error.strerror or str(error)) from error
+
+    def note(self, client: Integration, file: Path) -> Noted | None:
+        """Return the note of an edit. Return None if there is none.
+
+        Raises: Unavailable if it is damaged.
+        """
         text = _read(self._note_file(client, file))
         if text is None:
             return None

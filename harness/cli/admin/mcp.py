@@ -13,7 +13,8 @@ from harness.cli.console.console import HomeOption, JsonOption, opened
 
 if TYPE_CHECKING:
     from harness import Harness
-    from harness.integrations.mcp_host import McpEntry
+    from harness.integrations.config_edit import Configurations
+    from harness.integrations.mcp_host import McpEntry, McpHost, McpScope
 
 HostName = Literal["claude-code", "codex", "cursor", "claude-desktop", "vscode", "gemini"]
 URL = "http://127.0.0.1:8642/mcp"
@@ -88,24 +89,39 @@ def install(
     """Add the memory server to the configuration of an agent program.
 
     The command shows the change, and asks. The rest of the configuration does not change, and no key is
-    written into it: over HTTP the program reads the key from the environment variable HARNESS_KEY.
+    written into it: over HTTP the program reads the key from the environment variable HARNESS_KEY. Where
+    `claude` is on the path, Claude Code itself makes the change (`claude mcp add`).
     """
-    from harness.integrations.config_edit import Configurations
     from harness.integrations.mcp_host import KEY_VARIABLE, mcp_host
     from harness.runtime.templates import render
 
     with opened(home, as_json=as_json) as harness:
         host = mcp_host(client, scope, Path.cwd())
-        configurations = Configurations(harness.settings.home.used)
-        if undo:
+        entry = None if undo else _entry(harness, workspace, is_http=http)
+        configurations = _configurations(harness.settings.home.used, host, scope, entry)
+        if entry is None:
             change = configurations.undo(host, host.place)
         else:
-            entry = _entry(harness, workspace, is_http=http)
             change = configurations.use(host, host.place, host.entry(entry))
         is_applied = apply_change(configurations, host, change, is_allowed=yes, as_json=as_json)
     variable = KEY_VARIABLE if http else None
     advice = "" if undo else render(host.advice, host=client, variable=variable)
     return report_change(client, change, advice, is_applied=is_applied, as_json=as_json)
+
+
+def _configurations(
+    notes: Path, host: McpHost, scope: McpScope, entry: McpEntry | None
+) -> Configurations:
+    """Return the edits of this home. Claude Code itself makes those of its file, if it is installed."""
+    from harness.integrations.config_edit import Configurations
+
+    if host.host == "claude-code":
+        from harness.integrations.claude_program import ClaudeConfigurations, claude_program
+
+        program = claude_program(scope, Path.cwd())
+        if program is not None:
+            return ClaudeConfigurations(notes, program, entry)
+    return Configurations(notes)
 
 
 def _entry(harness: Harness, workspace: str | None, *, is_http: bool) -> McpEntry:
