@@ -72,6 +72,8 @@ from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
 from harness.turns.dispatcher import Dispatcher
 from harness.turns.turn_observer import TurnObservers
+from harness.webhooks.notices import DELIVERIES_AT_ONCE_MAX, WEBHOOK, WebhookNotices
+from harness.webhooks.webhook import Webhooks
 from workspaces.accounts.account import Accounts, OwnAccount
 from workspaces.accounts.key import Keys
 from workspaces.accounts.principal import Principal
@@ -97,6 +99,7 @@ from workspaces.storage.records import RecordStore
 from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.watch import WatchEvent
 from workspaces.workspace.workspace import Workspace
+from workspaces.workspace_record import WorkspaceRecord
 
 TOOLS: tuple[AnyTool, ...] = (
     BASH,
@@ -138,6 +141,8 @@ class PrincipalServices:
     facts: FactCatalog
     conversations: Conversations
     jobs: Jobs
+    webhooks: Webhooks
+    notices: WebhookNotices
     deletion: RecordDeletion
     usage: AccountUsage
     dispatcher: Dispatcher
@@ -246,6 +251,8 @@ class Application:
         only = None if may_change else principal.user_id
         users = Users(account_id, records, clock, may_change=may_change, only=only)
         keys = Keys(account_id, records, clock, may_change=may_change)
+        webhooks = Webhooks(account_id, records, clock, may_change=may_change)
+        notices = WebhookNotices(principal, webhooks, self.jobs, clock)
         templates = partial(workspace_files, own=settings.home.templates)
         workspaces = Workspaces(
             principal,
@@ -256,7 +263,14 @@ class Application:
             embedder=self._embedder,
             place=self.place,
             are_records_shared=are_shared(settings.records),
-            revised=Flushing(principal, self.jobs, settings.home.machine, clock),
+            revised=_calling_all(
+                notices.memory_changed,
+                *(
+                    [Flushing(principal, self.jobs, settings.home.machine, clock)]
+                    if self.place
+                    else []
+                ),
+            ),
             is_over=partial(self._is_over, account_id),
             cards=Cards(settings.home, partial(card_account, self.accounts, account_id)),
             protection=protection_of_memory(),
@@ -329,6 +343,7 @@ class Application:
             limiter=self.limiter,
             clock=clock,
             registry=None if self.place is None else self.place.registry(account_id),
+            forget_webhooks=webhooks.forget,
             delete_runs=partial(delete_runs_of, run_records, memories, schedule_jobs),
         )
         dispatcher = Dispatcher(
@@ -348,7 +363,7 @@ class Application:
             broadcaster=self.broadcaster,
             memory_cache=self._memories,
             fact_indexes=self._fact_indexes,
-            observer=TurnObservers((run_turns, learning.observer)),
+            observer=TurnObservers((run_turns, learning.observer, notices)),
         )
         runs = Runs(
             principal, run_records, memories, agents, dispatcher, decisions=decisions, clock=clock
@@ -377,6 +392,8 @@ class Application:
             facts=facts,
             conversations=conversations,
             jobs=self.jobs,
+            webhooks=webhooks,
+            notices=notices,
             deletion=deletion,
             usage=AccountUsage(principal, self.ledger),
             dispatcher=dispatcher,
@@ -483,8 +500,9 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
     watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
     runner = application.runner
     return {
-        "jobs": runner.without({RUN, CHAIN, LEARN}),
+        "jobs": runner.without({RUN, CHAIN, LEARN, WEBHOOK}),
         "learning": runner.only({LEARN}, at_once_max=LEARNING_AT_ONCE_MAX),
+        "webhooks": runner.only({WEBHOOK}, at_once_max=DELIVERIES_AT_ONCE_MAX),
         "runs": runner.only({RUN, CHAIN}, at_once_max=RUNS_AT_ONCE_MAX),
         "schedules": ScheduleCorrection(
             lambda: [services.scheduler for services in _owners(application)]
@@ -512,8 +530,19 @@ def _workspaces(application: Application) -> Iterator[Workspace]:
         yield from all_of(_copies(services))
 
 
+def _calling_all(*hear: Callable[[WorkspaceRecord], None]) -> Callable[[WorkspaceRecord], None]:
+    """Return a function that calls all of these."""
+
+    def call_all(workspace: WorkspaceRecord) -> None:
+        for one in hear:
+            one(workspace)
+
+    return call_all
+
+
 def _copies(services: PrincipalServices) -> LocalCopies:
-    return LocalCopies(services.workspaces, services.agents)
+    found = services.notices.conflict_found
+    return LocalCopies(services.workspaces, services.agents, conflict_found=found)
 
 
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from harness.conversations.conversation import ERASE, Conversations
@@ -17,9 +18,13 @@ from harness.runs.chain import CHAIN, Chains
 from harness.runs.run_records import RUN
 from harness.runs.runs import Runs
 from harness.runs.scheduler import SCHEDULE, Scheduler
-from harness.runtime.async_bridge import run_in_new_thread
+from harness.runtime.async_bridge import run_in_new_thread, run_in_thread
 from harness.runtime.fair_share import take_share_of
+from harness.runtime.settings import Settings
 from harness.turns.dispatcher import Dispatcher
+from harness.webhooks.delivery import deliver
+from harness.webhooks.notices import WEBHOOK
+from harness.webhooks.webhook import Webhooks
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
@@ -27,6 +32,7 @@ from workspaces.home.workspaces import Workspaces
 from workspaces.ids import ConversationId, WorkspaceId
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp, moment_of
+from workspaces.workspace_record import WorkspaceRecord
 
 _LOG = logging.getLogger("harness.bootstrap.job_kinds")
 
@@ -61,6 +67,12 @@ class JobServices(Protocol):
     def chains(self) -> Chains: ...
     @property
     def learning(self) -> Learning: ...
+    @property
+    def webhooks(self) -> Webhooks: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 ServicesFor = Callable[[Job], JobServices]
@@ -127,7 +139,19 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
         SCHEDULE: schedule,
         CHAIN: chain,
         LEARN: learn,
+        WEBHOOK: partial(_deliver, services_for),
     }
+
+
+async def _deliver(services_for: ServicesFor, job: Job) -> datetime | None:
+    """Deliver a notice to its webhook, unless the webhook was deleted."""
+    services = services_for(job)
+    webhook = await run_in_thread(services.webhooks.find, job.payload["webhookId"])
+    if webhook is not None:
+        allows_private = services.settings.webhooks_private
+        now_s = services.clock.now().timestamp()
+        await deliver(webhook, job.payload["notice"], now_s=now_s, allows_private=allows_private)
+    return None
 
 
 @contextmanager
@@ -148,7 +172,7 @@ def tidying(principal: Principal, workspace_id: WorkspaceId, clock: Clock) -> Jo
 
 
 class Flushing:
-    """A function that enqueues a flush of every workspace of a principal that was written to.
+    """A function that enqueues a flush of every shared workspace of a principal that was written to.
 
     Threads may share it. While a flush is enqueued and not yet due, it is not enqueued again.
     """
@@ -160,8 +184,10 @@ class Flushing:
         self._clock = clock
         self._due: dict[WorkspaceId, datetime] = {}
 
-    def __call__(self, workspace_id: WorkspaceId) -> None:
-        now = self._clock.now()
+    def __call__(self, workspace: WorkspaceRecord) -> None:
+        if not workspace.is_shared:
+            return
+        workspace_id, now = workspace.id, self._clock.now()
         if self._due.get(workspace_id, now) > now:
             return
         latest = now + timedelta(seconds=FLUSH_WITHIN_S)

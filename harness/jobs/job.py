@@ -23,6 +23,7 @@ finished job stays for a day.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,7 @@ outages."""
 PAUSE_S = 60.0
 """Seconds after the first failure; they double with each further one."""
 PAUSE_S_MAX = 3600.0
+PAUSES_S = tuple(min(PAUSE_S * 2**number, PAUSE_S_MAX) for number in range(ATTEMPTS_MAX - 1))
 DONE_S = 24 * 3600.0
 ERROR_CHARACTERS_MAX = 500
 PAGE = 100
@@ -195,14 +197,14 @@ class Jobs:
         """End a run without counting an attempt: a resource that the job needs is in use, or out of reach."""
         self._end(claimed, _moved(claimed, due), attempts=claimed.attempt - 1, error=reason)
 
-    def failed(self, claimed: Claimed, error: str) -> None:
-        """End a failed run. The job is retried after a pause, or set aside after too many attempts."""
+    def failed(self, claimed: Claimed, error: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
+        """End a failed run. The job is retried after a pause, or set aside when the pauses are used up."""
         attempt, job = claimed.attempt, claimed.job
-        if attempt >= ATTEMPTS_MAX:
+        if attempt > len(pauses_s):
             changes: tuple[RecordChange, ...] = (Delete(_hint(job)),)
         else:
-            pause = min(PAUSE_S * 2 ** (attempt - 1), PAUSE_S_MAX)
-            changes = _moved(claimed, self._clock.now() + timedelta(seconds=pause))
+            pause = timedelta(seconds=pauses_s[attempt - 1])
+            changes = _moved(claimed, self._clock.now() + pause)
         self._end(claimed, changes, attempts=attempt, error=error)
 
     # list

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from harness.jobs.heartbeat import kept_alive
-from harness.jobs.job import Claimed, Job, Jobs
+from harness.jobs.job import PAUSES_S, Claimed, Job, Jobs
 from harness.runtime.async_bridge import run_in_thread, run_or_undo
 from harness.runtime.json_log import event
 from workspaces.clock import Clock
@@ -51,6 +51,14 @@ def unheard(job: Job, error: str | None) -> None:
 
 class OutOfReach(Exception):
     """A resource of the job cannot be reached now. The job itself has no fault and is never set aside."""
+
+
+class TryAgain(Exception):
+    """A run failed, and its kind of job has pauses of its own before the next attempts."""
+
+    def __init__(self, reason: str, pauses_s: Sequence[float]) -> None:
+        super().__init__(reason)
+        self.pauses_s = pauses_s
 
 
 class JobRunner:
@@ -137,11 +145,12 @@ class JobRunner:
             await self._store_end(lambda: self._give_back(running.claimed))
             raise
         except Exception as problem:  # noqa: BLE001 - every error becomes the job's error
-            is_expected = isinstance(problem, Failure)
+            is_expected = isinstance(problem, (Failure, TryAgain))
+            pauses_s = problem.pauses_s if isinstance(problem, TryAgain) else PAUSES_S
             error = str(problem) if is_expected else f"{type(problem).__name__}: {problem}"
             about = {"id": claimed.job.id, "kind": claimed.job.kind}
             event(_log, "job failed", level=logging.WARNING, **about, error=problem)
-            await self._store_end(lambda: self._jobs.failed(running.claimed, error))
+            await self._store_end(lambda: self._jobs.failed(running.claimed, error, pauses_s))
             return error
         if due is None:
             await self._store_end(lambda: self._jobs.done(running.claimed))

@@ -37,6 +37,7 @@ VARIABLES = {
     "embeddings_model": "HARNESS_EMBEDDINGS_MODEL",
     "s3": "HARNESS_S3",
     "transcripts": "HARNESS_TRANSCRIPTS",
+    "webhooks_private": "HARNESS_WEBHOOKS_PRIVATE",
     "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
 """The settings that `harness.yaml` may hold, with their variables."""
@@ -88,6 +89,8 @@ class Settings:
     transcripts: str = ""
     """Further directories with conversations of Codex, Claude Code or Claude Desktop. They are separated as
     in `PATH`. Each is an agent's own directory or a person's home."""
+    webhooks_private: bool = False
+    """`true` lets webhooks go to addresses that are not public, such as those of this machine."""
     clock_shift: str | None = None
     """Seconds by which this home's clock is ahead of the true time, to rehearse schedules."""
     anthropic_api_key: str | None = field(default=None, repr=False)
@@ -121,6 +124,8 @@ def read_settings(
         if environment.get(variable):
             values[key] = environment[variable]
     _check_shift(values.get("clock_shift"))
+    if "webhooks_private" in values:
+        values["webhooks_private"] = _switch("webhooks_private", values["webhooks_private"])
     return Settings(
         home=opened,
         admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
@@ -173,6 +178,16 @@ def _check_shift(value: str | None) -> None:
     """Raise Refused unless this is a number of seconds within a century."""
     if value is not None and re.fullmatch(r"-?[0-9]{1,10}(\.[0-9]{1,6})?", value) is None:
         raise Refused("clock_shift", value, "must be a number of seconds")
+
+
+def _switch(key: str, value: str) -> bool:
+    """Return True for `true`.
+
+    Raises: Refused for anything but `true` and `false`.
+    """
+    if value not in {"true", "false"}:
+        raise Refused(key, value, "must be true or false")
+    return value == "true"
 
 
 def _file_text(home: Home) -> str:

@@ -94,18 +94,22 @@ class BackgroundSync:
         for copies in self._copies():
             for record in copies.records():
                 if record.is_shared:
-                    self._log_failure(
-                        record.name, lambda c=copies, r=record: c.workspaces.sync(r.id).run()
-                    )
+                    sync = copies.workspaces.sync(record.id)
+                    self._run(copies, record.id, record.name, sync.run)
 
     def _push(self, workspace_id: WorkspaceId, paths: set[WorkspacePath]) -> None:
-        for workspaces in (copies.workspaces for copies in self._copies()):
-            if any(record.id == workspace_id for record in workspaces.list(private=True)):
-                self._log_failure(
-                    workspace_id, lambda w=workspaces: w.sync(workspace_id).push(paths)
-                )
+        for copies in self._copies():
+            if any(record.id == workspace_id for record in copies.workspaces.list(private=True)):
+                sync = copies.workspaces.sync(workspace_id)
+                self._run(copies, workspace_id, workspace_id, lambda s=sync: s.push(paths))
 
-    def _log_failure(self, name: str, sync: Callable[[], SyncReport]) -> None:
+    def _run(
+        self,
+        copies: LocalCopies,
+        workspace_id: WorkspaceId,
+        name: str,
+        sync: Callable[[], SyncReport],
+    ) -> None:
         """Run a sync and log its failure. The next pass, a minute later, tries again."""
         try:
             report = sync()
@@ -113,3 +117,5 @@ class BackgroundSync:
             _LOG.warning("%s was not synced: %s", name, failure)
             return
         event(_LOG, "synced", level=logging.DEBUG, conflicts=len(report.conflicts))
+        if report.conflicts and copies.conflict_found is not None:
+            copies.conflict_found(workspace_id, len(report.conflicts))

@@ -6,6 +6,7 @@ Opening such a workspace creates its directory. From then on it is synced and wa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.agents.catalog import AgentCatalog
@@ -21,6 +22,9 @@ class LocalCopies:
     workspaces: Workspaces
     agents: AgentCatalog | None = None
     """The agents whose mounts decide. None: every workspace counts, whatever agents may mount."""
+
+    conflict_found: Callable[[WorkspaceId, int], None] | None = None
+    """Is told of the conflict files that a sync created."""
 
     def records(self) -> list[WorkspaceRecord]:
         """Return the records of these workspaces, private ones too."""

@@ -74,6 +74,7 @@ class RecordDeletion:
     clock: Clock
     registry: Registry | None
     """The registry that announces deletions to other machines. None where nothing is shared."""
+    forget_webhooks: Callable[[], None]
     delete_runs: Callable[[AgentId], int]
     """Deletes the runs of an agent, and returns their number."""
 
@@ -151,6 +152,7 @@ class RecordDeletion:
         keys = tuple(key.id for key in self.keys.list())
         for key_id in keys:
             self.keys.revoke(key_id)
+        self.forget_webhooks()
         self.ledger.forget(record.id)
         self.limiter.forget(record.id)
         self.accounts.forget(record)

@@ -38,7 +38,16 @@ from harness.web.pages.parts.route import failure_page
 from harness.web.routes import health, metrics
 from harness.web.routes.files import files, history, recall
 from harness.web.routes.memory import blocks, facts
-from harness.web.routes.records import accounts, agents, keys, sandboxes, usage, users, workspaces
+from harness.web.routes.records import (
+    accounts,
+    agents,
+    keys,
+    sandboxes,
+    usage,
+    users,
+    webhooks,
+    workspaces,
+)
 from harness.web.routes.runs import active_memory, chains, decisions, runs
 from harness.web.routes.talk import conversations, prompts, turns
 from workspaces.errors import Failure, Refused, Unavailable
@@ -65,6 +74,7 @@ ROUTERS = (
     chains.router,
     decisions.router,
     usage.router,
+    webhooks.router,
     health.router,
     metrics.router,
     *PAGES,

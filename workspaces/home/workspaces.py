@@ -71,7 +71,7 @@ class Workspaces:
         embedder: Embedder | None = None,
         place: SharedBucket | None = None,
         are_records_shared: bool = False,
-        revised: Callable[[WorkspaceId], None] = lambda _: None,
+        revised: Callable[[WorkspaceRecord], None] = lambda _: None,
         is_over: Callable[[WorkspaceId], bool] | None = None,
         cards: Cards | None = None,
         protection: Protection | None = None,
@@ -80,7 +80,7 @@ class Workspaces:
 
         `embedder` adds recall by meaning. `place` is the bucket in which new workspaces are shared with other
         machines; None means that all are local. `revised` is called after every revision that this machine
-        makes in a shared workspace. `is_over` returns True if the local copy of a workspace belongs to a
+        makes. `is_over` returns True if the local copy of a workspace belongs to a
         deleted epoch, according to the bucket. By default that is so if the bucket has a tombstone. `cards`
         keeps a card for each record; without it none is written.
         """
@@ -414,16 +414,13 @@ class Workspaces:
             embedder=self._embedder,
             protection=self._protection,
         )
+        workspace.hear_revisions(lambda: self._revised(record))
         if record.is_shared:
             if self._place is None:
                 workspace.share(Unreachable(), are_records_shared=self._are_records_shared)
             else:
                 sync = self._syncs[record.id] = self._new_sync(workspace, self._place)
-                workspace.share(
-                    sync,
-                    lambda: self._revised(record.id),
-                    are_records_shared=self._are_records_shared,
-                )
+                workspace.share(sync, are_records_shared=self._are_records_shared)
         return workspace
 
     def _missing_files(self, record: WorkspaceRecord, name: Namespace) -> Unavailable:

@@ -191,14 +191,17 @@ class Workspace:
     def share(
         self,
         remote: Remote,
-        on_revision: Callable[[], None] = lambda: None,
         *,
         are_records_shared: bool = False,
     ) -> None:
-        """Share the files with other machines from now on. `on_revision` is called after a revision was made
-        here, once the lock is free. With `are_records_shared`, other servers answer the same callers."""
-        self._edits.remote, self._edits.on_revision = remote, on_revision
+        """Share the files with other machines from now on. With `are_records_shared`, other servers answer
+        the same callers."""
+        self._edits.remote = remote
         self._edits.are_records_shared = are_records_shared
+
+    def hear_revisions(self, on_revision: Callable[[], None]) -> None:
+        """Call a function after each revision that is made here, once the lock is free."""
+        self._edits.on_revision = on_revision
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """Return one file, as it is now or as a revision has it."""

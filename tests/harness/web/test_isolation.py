@@ -39,6 +39,7 @@ NEW_BLOCK = {"content": "mine", "expected_updated_at": None}
 APPROVED = {"approvals": [{"callId": "toolu_1", "allowed": True}]}
 CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/accounts/me/keys/{id}"): Case("key"),
+    ("DELETE", "/v1/webhooks/{id}"): Case("webhook"),
     ("POST", "/accounts/me/users/{id}/keys"): Case("user", {}),
     ("GET", "/accounts/me/users/{id}"): Case("user"),
     ("PATCH", "/accounts/me/users/{id}"): Case("user", RECORD),
@@ -166,6 +167,8 @@ NOTHING_TO_NAME = {
     ("ANY", "/mcp"),
     ("GET", "/memory"),
     ("GET", "/v1/usage"),
+    ("GET", "/v1/webhooks"),
+    ("POST", "/v1/webhooks"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
@@ -214,6 +217,8 @@ def furnished(caller: Caller) -> dict[str, str]:
     caller.file(workspace["id"], f"notes/{FOREIGN}.md", f"{FOREIGN}\n".encode())
     made = {"user": user, "workspace": workspace, "sandbox": sandbox, "agent": agent, "key": key}
     done = taken(caller, agent["id"], "e1", FOREIGN, FOREIGN)
+    hook = {"url": f"https://example.com/{FOREIGN}", "events": ["turn.finished"]}
+    made["webhook"] = post("/v1/webhooks", hook)
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     chain = {"agents": [agent["id"]], "task": FOREIGN}
     made["chain"] = post("/v1/chains", chain, 202)

@@ -211,6 +211,9 @@ def test_generated_requests_never_cause_a_500_or_an_undocumented_answer(
     holds()
 
 
+HOOK = {"url": "https://example.com/hook", "events": ["memory.changed"]}
+
+
 def furnished(site: Site, caller: Caller) -> dict[str, str]:
     """One of everything."""
     workspace = caller.workspace()
@@ -220,6 +223,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
     agent = post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"]
     return {
         "workspace": workspace,
+        "webhook": post("/v1/webhooks", HOOK)["id"],
         "key": post("/accounts/me/keys", {})["id"],
         "user": post("/accounts/me/users", {"name": "ada"})["id"],
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],

@@ -27,6 +27,7 @@ from workspaces.revision import RevisionId
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.sync import history_head
 from workspaces.sync.history_head import HistoryHead, head_bytes, parse_head
+from workspaces.workspace_record import WorkspaceRecord
 
 __all__ = ["a", "b", "machine", "place", "prefix"]
 
@@ -694,11 +695,11 @@ def test_a_conditional_write_reports_durable_files_and_a_history_not_yet_durable
 
 
 def test_a_write_requests_a_flush_and_a_sync_does_not(tmp_path: Path) -> None:
-    heard: list[str] = []
+    heard: list[WorkspaceRecord] = []
     records, place = MemoryRecords(ManualClock()), SharedBucket("memory:", MemoryPrefix())
     a, b = (Replica(tmp_path / name, records, place, revised=heard.append) for name in "ab")
     a.workspace.write(MEMORY, "one\n", by=AGENT)
-    assert heard == [a.workspace.record.id]
+    assert [record.id for record in heard] == [a.workspace.record.id]
     a.sync.run()
     b.sync.run()
     assert len(heard) == 1
