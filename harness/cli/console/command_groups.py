@@ -12,6 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from harness.cli.console.plain_values import take_plain_values
+
 COMMAND_GROUPS = {
     "Everyday": {
         "chat": "talk.chat",
@@ -90,6 +92,10 @@ _MARGINS = 4
 class GroupedCommands(TyperGroup):
     """A command group whose help lists its commands under the headings of `COMMAND_GROUPS`."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        take_plain_values(self, ctx)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer passes it
         return [*MODULES]
 
@@ -98,7 +104,10 @@ class GroupedCommands(TyperGroup):
         if cmd_name in MODULES and cmd_name not in self.commands:
             part = typer.Typer(cls=TyperGroup, callback=_nothing, rich_markup_mode=None)
             import_module(f"harness.cli.{MODULES[cmd_name]}").register(part)
-            self.commands.update(typer.main.get_group(part).commands)
+            commands = typer.main.get_group(part).commands
+            for command in commands.values():
+                take_plain_values(command, ctx)
+            self.commands.update(commands)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -36,8 +36,15 @@ WHOLE = {
 }
 """The rest of the harness, which a command on files does not need."""
 
-VALIDATION = {"workspaces.validation", "workspaces.workspace_record", "workspaces.accounts.account"}
-"""What validates a record. A stored record was validated when it was written."""
+VALIDATION = {
+    "pydantic",
+    "typer._adapters",
+    "workspaces.validation",
+    "workspaces.workspace_record",
+    "workspaces.accounts.account",
+}
+"""What validates a record, or an argument. A stored record was validated when it was written, and a text of
+the command line is a text."""
 
 FORBIDDEN = {
     "path": HEAVY | WHOLE | VALIDATION,
