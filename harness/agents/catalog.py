@@ -166,15 +166,16 @@ class AgentCatalog:
         ]
         return [{"name": mount_name(record.name), "workspaceId": record.id} for record in records]
 
-    def bindings(self, agent: AgentRecord) -> list[Mount]:
+    def bindings(self, agent: AgentRecord, *, creates_private: bool = True) -> list[Mount]:
         """Resolve the agent's mounts as they are now.
 
         The first one is the default workspace; private ones come last. A mount whose workspace or sandbox
-        was deleted is left out.
+        was deleted is left out. Without `creates_private` so is a private workspace that was never made.
         """
         find = cache(self._sandbox)  # most mounts name the same sandbox
         resolved = (self._resolved(agent, config, find) for config in agent.config.workspaces)
-        return [one for one in resolved if one is not None] + self._private(agent, find)
+        private = self._private(agent, find, creates=creates_private)
+        return [*(one for one in resolved if one is not None), *private]
 
     def memory(self, agent: AgentRecord) -> list[Workspace]:
         """Return the workspaces with the agent's facts and with those of the user with it, if the agent's
@@ -218,11 +219,11 @@ class AgentCatalog:
         except NotFound:
             return None
 
-    def _private(self, agent: AgentRecord, find: _FindSandbox) -> list[Mount]:
+    def _private(self, agent: AgentRecord, find: _FindSandbox, *, creates: bool) -> list[Mount]:
         """Return the mounts of the private workspaces.
 
-        A private workspace is created when it is mounted writable. One that was never written to is not
-        shown.
+        With `creates`, a private workspace is created when it is mounted writable. One that was never
+        written to is not shown.
         """
         if agent.config.private == "off":
             return []
@@ -237,7 +238,7 @@ class AgentCatalog:
             ("_user", private_to_user(self._user_id)),
             ("_user-agent", private_to_both(self._user_id, agent.id)),
         ):
-            workspace = self._workspaces.private(workspace_id, create=is_writable)
+            workspace = self._workspaces.private(workspace_id, create=creates and is_writable)
             if workspace is not None:
                 mounts.append(Mount(name, workspace, is_writable, is_private=True, sandbox=sandbox))
         return mounts

@@ -139,16 +139,25 @@ def _no_server(home: Home) -> Generator[None]:
         os.close(descriptor)
 
 
-def _plan(application: Application, names: Mapping[str, str]) -> _Plan:
+def orphans(application: Application) -> list[Namespace]:
+    """Return the namespaces of the trees and histories that no record names, in order.
+
+    Those on their way to the trash are left out.
+    """
     home, known = application.settings.home, _recorded(application)
-    orphans = [
+    return [
         name
         for name in stored_namespaces(home)
         if name not in known and unfinished_disposals(home, name) is None
     ]
-    given = _given_names(names, orphans)
+
+
+def _plan(application: Application, names: Mapping[str, str]) -> _Plan:
+    home = application.settings.home
+    found = orphans(application)
+    given = _given_names(names, found)
     plan = _Plan()
-    for name in orphans:
+    for name in found:
         try:
             card = read_card(home, name)
             reason = "it has no card; give it a name with --name to make a new workspace of it"
@@ -173,10 +182,10 @@ def _recorded(application: Application) -> set[Namespace]:
     return names
 
 
-def _given_names(names: Mapping[str, str], orphans: Sequence[Namespace]) -> dict[Namespace, str]:
+def _given_names(names: Mapping[str, str], unnamed: Sequence[Namespace]) -> dict[Namespace, str]:
     given: dict[Namespace, str] = {}
     for prefix, name in names.items():
-        found = [one for one in orphans if one.startswith(prefix)]
+        found = [one for one in unnamed if one.startswith(prefix)]
         if len(prefix) < PREFIX_CHARACTERS_MIN or len(found) != 1:
             rule = f"names {len(found) or 'no'} trees without a record"
             remedy = "`harness admin adopt --dry-run` lists them"

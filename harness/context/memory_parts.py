@@ -122,13 +122,15 @@ def _part(sized: _Sized, share: int, render: Render) -> PromptPart:
         notes=sorted(index),
         notes_count=memory.notes_count,
     )
+    notes_left_out = memory.notes_count - len(index)
     return PromptPart(
         memory_of(name),
         False,
         text,
         memory.revision,
-        shown.entries_left_out + memory.notes_count - len(index),
-        shown.lines_left_out + memory.notes_count - len(index),
+        shown.entries_left_out + notes_left_out,
+        shown.lines_left_out + notes_left_out,
+        notes_left_out,
     )
 
 

@@ -30,6 +30,9 @@ class PromptPart:
     """The revision that memory was read from."""
     entries_left_out: int = 0
     lines_left_out: int = 0
+    """Lines of memory, and notes that the index does not list."""
+    notes_left_out: int = 0
+    """The part of them that are notes."""
     unavailable: str | None = None
     """The reason why the memory of this part could not be read."""
     rows: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class PromptPart:
             **({"revision": self.revision} if self.revision else {}),
             **({"entriesLeftOut": self.entries_left_out} if self.entries_left_out else {}),
             **({"linesLeftOut": self.lines_left_out} if self.lines_left_out else {}),
+            **({"notesLeftOut": self.notes_left_out} if self.notes_left_out else {}),
             **({"unavailable": self.unavailable} if self.unavailable else {}),
             **({"rows": list(self.rows)} if self.rows else {}),
         }
@@ -77,6 +81,7 @@ def part_of(data: JsonObject) -> PromptPart:
         revision=RevisionId(revision) if revision else None,
         entries_left_out=data.get("entriesLeftOut", 0),
         lines_left_out=data.get("linesLeftOut", 0),
+        notes_left_out=data.get("notesLeftOut", 0),
         unavailable=data.get("unavailable"),
         rows=tuple(data.get("rows", ())),
     )

@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.agents.mounts import missing_mounts
+from harness.bootstrap.adoption import orphans
 from harness.learning.learning import LEARN
+from harness.presentation.agent_memory import lines_left_out
 from harness.presentation.call_text import CallLimit, CallText, call_text
 from harness.presentation.learning_status import learning_lines
 from workspaces.errors import Failure
+from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, trash_entries
+from workspaces.home.unpushed import unpushed_files
 from workspaces.timestamp import stamp_of
 from workspaces.tree.merge_marks import REVISIONS_MAX, MergeMark, open_marks
 
@@ -34,6 +39,9 @@ conversation show` lists it."""
 NAMES_MAX = 5
 """The most files named in one row; programs get all of them."""
 
+
+NAMESPACE_SHOWN = 11
+"""Characters of a namespace in a row: enough for `harness admin adopt --name`. Programs get all of them."""
 
 CALL_SHOWN = CallLimit(lines=10, characters=600)
 """The part of a waiting call that a row shows."""
@@ -82,14 +90,14 @@ def _workspaces(harness: Harness) -> Iterator[StatusRow]:
     """Yield rows of each workspace; of a private one only when it has more than its first row."""
     for record in harness.workspaces.list(private=True):
         try:
-            lines = _workspace(harness.workspaces.open(record))
+            lines = _workspace(harness.workspaces.open(record), harness.settings.home)
         except Failure as failure:
             lines = [StatusRow(record.name, "problem", str(failure), failure.remedy)]
         if ":" not in record.id or len(lines) > 1:
             yield from lines
 
 
-def _workspace(workspace: Workspace) -> list[StatusRow]:
+def _workspace(workspace: Workspace, home: Home) -> list[StatusRow]:
     name, tree = workspace.record.name, workspace.scan()
     revisions = workspace.log(limit=REVISIONS_MAX)
     newest = revisions[0] if revisions else None
@@ -101,6 +109,13 @@ def _workspace(workspace: Workspace) -> list[StatusRow]:
         text = f"{newest.at[:16].replace('T', ' ')} {newest.author} · {newest.subject}"
     facts = {"id": workspace.record.id, "files": len(tree.files), "bytes": tree.bytes, "last": last}
     lines = [StatusRow(name, "ok", text, facts=facts)]
+    if workspace.record.is_shared and (unpushed := unpushed_files(home, workspace, tree)):
+        count = "1 file is" if len(unpushed) == 1 else f"{len(unpushed):,} files are"
+        text = f"{count} only on this machine: {_named(unpushed)}"
+        facts = {"onlyHere": list(unpushed)}
+        lines.append(
+            StatusRow(name, "pending", text, f"`harness sync {name}` sends what S3 lacks", facts)
+        )
     pending = workspace.pending()
     if pending:
         remedy = f"`harness log {name}` commits it; `harness watch` commits each save"
@@ -187,6 +202,35 @@ def _named(paths: Sequence[str]) -> str:
     return ", ".join(paths[:NAMES_MAX]) + more
 
 
+def _agents(harness: Harness) -> Iterator[StatusRow]:
+    """Yield rows for mounts whose workspace or sandbox was deleted, and for memory that no prompt shows."""
+    for agent in harness.agents.list():
+        try:
+            mounts = harness.agents.bindings(agent, creates_private=False)
+            gone = missing_mounts(agent, mounts)
+            cut = lines_left_out(harness, agent, mounts)
+        except Failure as failure:
+            yield StatusRow(agent.name, "problem", str(failure), failure.remedy)
+            continue
+        for name in gone:
+            text = f"mount {name!r} is gone: its workspace or sandbox was deleted"
+            remedy = f"`harness agent set {agent.name} --workspace W` names the mounts anew"
+            yield StatusRow(agent.name, "problem", text, remedy, {"missingMount": name})
+        for one in cut:
+            text = f"{one.text} of MEMORY.md in {one.mount!r} do not fit into the prompt"
+            remedy = "move details to `notes/`, or raise `memory.maxLength` of agent session or workspace"
+            facts = {"mount": one.mount, "linesLeftOut": one.lines}
+            yield StatusRow(agent.name, "problem", text, remedy, facts)
+
+
+def _home(harness: Harness) -> Iterator[StatusRow]:
+    """Yield a row for each tree or history in the home that no record names."""
+    for name in orphans(harness.house):
+        text = "files or history without a record; no command reaches them"
+        remedy = "`harness admin adopt --dry-run` shows how to get them back"
+        yield StatusRow(name[:NAMESPACE_SHOWN], "problem", text, remedy, {"namespace": name})
+
+
 def _machines(harness: Harness) -> Iterator[StatusRow]:
     """Yield rows for changes not yet published to other machines, for records that could not be synced,
     and for files that were only here, of workspaces that other machines deleted."""
@@ -271,10 +315,12 @@ def _learning(harness: Harness) -> Iterator[StatusRow]:
 
 SECTIONS: dict[str, StatusSource] = {
     "workspaces": _workspaces,
+    "agents": _agents,
     "tasks": _tasks,
     "conversations": _conversations,
     "schedules": _schedules,
     "jobs": _jobs,
     "learning": _learning,
     "machines": _machines,
+    "home": _home,
 }

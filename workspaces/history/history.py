@@ -142,8 +142,9 @@ class History:
         """Return the revision that a view shows. An abbreviated id is completed.
 
         Raises: Refused when the view is no hexadecimal id; NotFound when no revision has it."""
-        if view == HEAD:
-            return self.tip()
+        tip = self.tip()
+        if view in (HEAD, tip):
+            return tip
         if not _HEXADECIMAL.fullmatch(view):
             raise Refused("revision", view, "is not the hexadecimal id of a revision")
         try:

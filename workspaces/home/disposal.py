@@ -27,10 +27,10 @@ from workspaces.home.trash import (
     trash_entries,
     unfinished_disposals,
 )
+from workspaces.home.unpushed import unpushed_files
 from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
 from workspaces.localfs.safe_open import as_failure
 from workspaces.localfs.sqlite_file import remove
-from workspaces.sync.baseline import Baseline
 from workspaces.timestamp import stamp_of
 from workspaces.validation import parse
 from workspaces.workspace.workspace import Workspace
@@ -116,17 +116,7 @@ class Disposal:
             return ()
         with suppress(Failure):
             workspace.commit_edits()
-        baseline = Baseline(self._home.sync(workspace.namespace))
-        try:
-            agreed = baseline.tree()
-        finally:
-            baseline.close()
-        files = workspace.scan().files
-        return tuple(
-            path
-            for path, state in sorted(files.items())
-            if (known := agreed.get(path)) is None or known.version != state.version
-        )
+        return unpushed_files(self._home, workspace)
 
     def _sync_lock(self, name: Namespace) -> AbstractContextManager[object]:
         """Return a context in which no other process syncs the tree."""

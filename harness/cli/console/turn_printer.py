@@ -9,6 +9,7 @@ from harness.cli.console.call_printer import print_pending
 from harness.cli.console.console import erase_line, escaped, notes, put, visible
 
 if TYPE_CHECKING:
+    from harness import Harness
     from harness.messages.message import ToolCall
     from harness.messages.progress import Progress
     from harness.transcripts.outcome import Outcome, Status
@@ -63,9 +64,10 @@ class TurnPrinter:
                 before = f", {ahead} more before this one" if ahead else ""
                 self._say(f"[yellow]the conversation is in use: waiting{before}[/]")
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, harness: Harness, outcome: Outcome, told: set[str] | None = None) -> None:
+        """End the turn. See `print_problems`."""
         self.end_line()
-        print_problems(outcome)
+        print_problems(harness, outcome, told)
 
     def end_line(self) -> None:
         self._erase_status_line()
@@ -94,7 +96,18 @@ class TurnPrinter:
         notes().print(message)
 
 
-def print_problems(outcome: Outcome) -> None:
+def print_problems(harness: Harness, outcome: Outcome, told: set[str] | None = None) -> None:
+    """Print on standard error what the reply does not say: changed memory, memory not shown, and failures.
+
+    `told` are lasting notes of earlier turns. They are not repeated, and new ones are added.
+    """
+    from harness.presentation.turn_notes import turn_notes
+
+    sys.stdout.flush()  # the reply stands first
+    found, known = turn_notes(harness, outcome), set[str]() if told is None else told
+    for note in (*found.changes, *(one for one in found.lasting if one not in known)):
+        notes().print(note, markup=False, style="dim")
+    known.update(found.lasting)
     for source in outcome.unavailable:
         notes().print(f"{source} could not be read; the agent answered without it", markup=False)
     for remark in outcome.remarks:

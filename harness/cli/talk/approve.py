@@ -82,7 +82,7 @@ def approve(
             outcome = harness.answer(record, *answers, emit=emit)
         if printer:
             outcome = ask_for_approvals(harness, outcome, emit)
-    return print_outcome(outcome, printer, as_json=as_json)
+        return print_outcome(harness, outcome, printer, as_json=as_json)
 
 
 def ask_for_approvals(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome:
@@ -100,7 +100,9 @@ def ask_for_approvals(harness: Harness, outcome: Outcome, emit: Emit) -> Outcome
     return outcome
 
 
-def print_outcome(outcome: Outcome, printer: TurnPrinter | None, *, as_json: bool) -> int:
+def print_outcome(
+    harness: Harness, outcome: Outcome, printer: TurnPrinter | None, *, as_json: bool
+) -> int:
     """Print the outcome of a turn and return the exit code.
 
     `printer`: it has already printed the text of the turn.
@@ -108,10 +110,10 @@ def print_outcome(outcome: Outcome, printer: TurnPrinter | None, *, as_json: boo
     if as_json:
         print_json(outcome.as_json())
     elif printer:
-        printer.close(outcome)
+        printer.close(harness, outcome)
     else:
         put(f"{outcome.reply}\n" if outcome.reply else "")
-        print_problems(outcome)
+        print_problems(harness, outcome)
     return 0 if outcome.status == "done" else 1
 
 

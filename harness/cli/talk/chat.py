@@ -92,6 +92,8 @@ class _Chat:
     is_over: bool = False
     is_leaving: bool = False
     """True after Ctrl-C while nothing ran. The next Ctrl-C ends the chat."""
+    told: set[str] = field(default_factory=set[str])
+    """Lasting notes that were printed already."""
     undone: set[TurnId] = field(default_factory=set["TurnId"])
 
     def greet(self) -> None:
@@ -148,7 +150,7 @@ class _Chat:
         except KeyboardInterrupt:
             notes().print("\n[dim](stopped)[/]")
         else:
-            printer.close(outcome)
+            printer.close(self.harness, outcome, self.told)
 
     def _run_command(self, name: str) -> None:
         """Run a command of the chat. The beginning of its name is enough."""

@@ -67,4 +67,4 @@ def run(
         )
         if not as_json:
             outcome = ask_for_approvals(harness, outcome, emit)
-    return print_outcome(outcome, printer, as_json=as_json)
+        return print_outcome(harness, outcome, printer, as_json=as_json)

@@ -62,12 +62,14 @@ def test_a_failing_status_section_does_not_hide_the_remaining_sections(
         sections = {section.name: section.lines for section in status(harness)}
     assert list(sections) == [
         "workspaces",
+        "agents",
         "tasks",
         "conversations",
         "schedules",
         "jobs",
         "learning",
         "machines",
+        "home",
     ]
     assert [line.state for line in sections["jobs"]] == ["due", "problem"]
     assert sections["jobs"][1].remedy == "look again"
@@ -79,6 +81,41 @@ def test_an_unreadable_file_is_listed_as_a_problem(harness: Terminal) -> None:
     file.chmod(0)
     lines = harness("status", "--json").done().json["workspaces"]
     assert "problem" in {line["state"] for line in lines}
+
+
+def test_status_and_run_name_memory_that_the_prompt_does_not_show(harness: Terminal) -> None:
+    lines = "".join(f"- item {number} is a thing to know\n" for number in range(2_000))
+    assert harness("status", "--json").done().json["agents"] == []
+    for name in ("team", "old"):
+        harness("workspace", "create", name).done()
+    harness("agent", "create", "helper", "-w", "team", "-w", "old").done()
+    harness("write", "team", "MEMORY.md", stdin=lines.encode()).done()
+    harness("workspace", "rm", "old", "--force").done()
+    gone, cut = harness("status", "--json").done().json["agents"]
+    assert (gone["subject"], gone["missingMount"]) == ("helper", "old")
+    assert "harness agent set helper --workspace" in gone["remedy"]
+    parts = harness("prompt", "--agent", "helper", "--json").done().json
+    (part,) = [part for part in parts if part["source"] == "memory/team"]
+    notes = part.get("notesLeftOut", 0)
+    assert (cut["mount"], cut["linesLeftOut"]) == ("team", part["linesLeftOut"] - notes)
+    shown = harness("status").done().out
+    assert "mount 'old' is gone: its workspace or sandbox was deleted" in shown
+    assert f"{cut['linesLeftOut']:,} lines of MEMORY.md in 'team' do not fit" in shown
+    said = harness("run", "--agent", "helper", "hello").done()
+    assert said.stderr.splitlines()[1:] == [
+        f"memory: {cut['linesLeftOut']:,} lines of MEMORY.md did not fit into the prompt",
+        "mount 'old' is gone: its workspace or sandbox was deleted (`harness status`)",
+    ]
+
+
+def test_status_lists_trees_that_no_record_names(harness: Terminal) -> None:
+    assert harness("status", "--json").done().json["home"] == []
+    name = f"fs-{'0123456789' * 4}"
+    (harness.home / "workspaces" / name).mkdir()
+    (row,) = harness("status", "--json").done().json["home"]
+    assert (row["namespace"], row["state"]) == (name, "problem")
+    assert "harness admin adopt --dry-run" in row["remedy"]
+    assert "fs-01234567  files or history without a record" in harness("status").done().out
 
 
 def test_overdue_jobs_are_listed_as_due(tmp_path: Path) -> None:

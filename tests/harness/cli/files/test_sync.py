@@ -39,6 +39,21 @@ def test_a_new_workspace_is_shared_and_synced_when_s3_is_configured(shared: Term
     assert "nothing to do" in shared("sync").done().out
 
 
+def test_status_lists_the_files_that_only_this_machine_has(shared: Terminal) -> None:
+    synced(shared)
+    assert [line["state"] for line in shared("status", "--json").json["workspaces"]] == ["ok"]
+    (root_of(shared) / "new.md").write_text("x\n")
+    rows = shared("status", "--json").done().json["workspaces"]
+    assert [(row["state"], row.get("onlyHere")) for row in rows] == [
+        ("ok", None),
+        ("pending", ["new.md"]),
+        ("pending", None),
+    ]
+    shown = shared("status").done().out
+    assert "1 file is only on this machine: new.md" in shown
+    assert "`harness sync notes` sends what S3 lacks" in shown
+
+
 def test_a_sync_dry_run_prints_the_plan_and_a_mass_deletion_stops_the_sync(
     shared: Terminal,
 ) -> None:

@@ -18,7 +18,7 @@ def test_a_remembered_fact_is_in_a_file_a_revision_and_the_prompt(
 ) -> None:
     said = harness("run", "Remember that the sky is blue.").done()
     assert said.out == "I have written to MEMORY.md: the sky is blue.\n"
-    assert said.stderr == DEMO
+    assert said.stderr == f"{DEMO}memory: MEMORY.md +1\n"
     cat, log, prompt, asked = harness.all(
         ("cat", "notes", "MEMORY.md"),
         ("log", "notes"),
