@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NewType
 
+from workspaces.file import is_binary, size_text
 from workspaces.paths import WorkspacePath
 from workspaces.timestamp import Stamp
 
@@ -120,6 +121,8 @@ def subject(changes: list[FileChange]) -> str:
     (change,) = changes
     if change.after is None:
         return f"{change.path}: deleted"
+    if is_binary(change.after):
+        return f"{change.path}: binary, {size_text(len(change.after))}"
     added, removed = _moved_lines(change.before or b"", change.after)
     # a line without a word, such as the `---` of front matter, says nothing
     quotes = (_quote(line) for line in added if any(map(str.isalnum, line)))

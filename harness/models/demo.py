@@ -10,33 +10,24 @@ import re
 import shlex
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from harness.messages.message import Message, Part, Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, TextArrived
 from harness.models.demo_reader import inside, saved_memory
+from harness.models.demo_wish import Wish, corrected, wish_of, words
 from harness.models.model_name import DEMO
 from workspaces.ids import new_id
 from workspaces.storage.records import JsonObject
 
-_REMEMBER = re.compile(
-    r"\b(?:remember|note|don't forget|keep in mind)\b(?:\s+(?:that|this))?[\s:,]*(.+)",
-    re.IGNORECASE | re.DOTALL,
-)
 _HARNESS_TEXTS = ("<memory-change ", "Today is ")
 """The beginnings of the harness's texts beside a message."""
 _SUMMARY_INSTRUCTIONS = "You keep the record of a conversation"
 """The beginning of the instructions for writing a summary."""
 _FLUSH_TEXT = "(This is said by the harness"
 """The beginning of the harness's text before a summary is written."""
-_WORD = re.compile(r"\w{3,}")
-_COMMON = frozenset(
-    _WORD.findall(
-        "the and that this with for are was were you your what which who how when where why does did "
-        "can could would should have has had about from tell know remember please not but"
-    )
-)
 _NO_FACT = re.compile(r"(?:that|this|it|\W)*", re.IGNORECASE)
 _MORE = re.compile(r"^\(\d+ more lines: read on with offset (\d+)\)\Z", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
@@ -44,6 +35,25 @@ _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 _SUBMIT = "submit_result"
 """The tool that ends a run with a result."""
 _SENTENCE_MAX = 120
+
+LISTED_MAX = 30
+"""Facts in the answer to a question for all of memory."""
+
+_TOLD = re.compile(
+    r"(?:From my memory|I have written to MEMORY\.md|I know that already|Corrected in MEMORY\.md): (.+)",
+    re.DOTALL,
+)
+"""An answer that names a fact, which a correction then means."""
+
+_EXAMPLES = {
+    "remember": "remember that …",
+    "forget": "forget that …",
+    "correct": "no, the deploy day is Friday",
+}
+_EXPLAINED = {
+    "forget": "“What do you know?” lists what I know.",
+    "correct": "Name what is wrong: “no, the deploy day is Friday”.",
+}
 
 _APPENDED, _KNOWN = "written", "known"
 _APPEND = f"""\
@@ -55,8 +65,9 @@ printf '%s\\n' "$line" >> MEMORY.md && echo {_APPENDED}"""
 
 _HELLO = (
     "I am the offline demo model: I follow a few rules and understand nothing. Say “remember that …” "
-    "and I write it to MEMORY.md; ask me about it later, also in a new conversation. For a real model, "
-    "set ANTHROPIC_API_KEY."
+    "and I write it to MEMORY.md; ask me about it later, also in a new conversation. “Forget that …” removes "
+    "a line, “no, it is …” corrects the last one, and “what do you know?” lists them. For a real model, set "
+    "ANTHROPIC_API_KEY."
 )
 
 
@@ -84,19 +95,30 @@ def _answer(request: ModelRequest) -> Part:
     offered = {tool.name: tool for tool in request.tools}
     if _SUBMIT in offered:
         return submission(offered[_SUBMIT].schema, question)
-    command = _REMEMBER.search(question)
-    if command is None or question.rstrip().endswith("?"):
-        return Text(_from_memory(question, request))
-    fact = " ".join(command[1].split()).rstrip(".!")
-    if _NO_FACT.fullmatch(fact):
-        return Text("Tell me what to remember: “remember that …”.")
-    if {"bash", "write"} <= set(offered):
-        return _append(fact, results)
-    if not {"read", "edit", "write"} <= set(offered):
-        return Text("I would like to remember that, but no workspace is mounted writable here.")
+    match wish_of(question):
+        case Wish("answer"):
+            return Text(_from_memory(question, request))
+        case Wish("list"):
+            return Text(_all_of_memory(request))
+        case wish:
+            return _carry_out(wish, results, set(offered), request)
+
+
+def _carry_out(
+    wish: Wish, results: list[ToolResult], offered: set[str], request: ModelRequest
+) -> Part:
+    """Return the next step of a wish that changes memory."""
+    if _NO_FACT.fullmatch(wish.text):
+        return Text(f"Tell me what to {wish.kind}: “{_EXAMPLES[wish.kind]}”.")
+    if wish.kind == "remember" and {"bash", "write"} <= offered:
+        return _append(wish.text, results)
+    if not {"read", "edit", "write"} <= offered:
+        return Text(f"I would like to {wish.kind} that, but no workspace is mounted writable here.")
     if not results:
         return _call("read", path="MEMORY.md")
-    return _next_step(fact, results[-1], request)
+    if wish.kind == "remember":
+        return _next_step(wish.text, results[-1], request)
+    return _next_change(wish, results[-1], request)
 
 
 def submission(schema: JsonObject, prompt: str) -> ToolCall:
@@ -104,18 +126,18 @@ def submission(schema: JsonObject, prompt: str) -> ToolCall:
 
     A word of an enum that the prompt names is chosen, else the last one. Texts are its first sentence.
     """
-    words, properties = _words(prompt), schema.get("properties", {})
+    named, properties = words(prompt), schema.get("properties", {})
     required = schema.get("required", [])
-    data = {name: _submitted(one, prompt, words) for name, one in properties.items()}
+    data = {name: _submitted(one, prompt, named) for name, one in properties.items()}
     data = {name: value for name, value in data.items() if name in required or value is not None}
     return _call(_SUBMIT, **data)
 
 
-def _submitted(schema: JsonObject, prompt: str, words: set[str]) -> Any:
+def _submitted(schema: JsonObject, prompt: str, said: set[str]) -> Any:
     """Return a value of this schema; None where the prompt says nothing and nothing is needed."""
     match schema:
         case {"enum": [*values]}:
-            named = (one for one in values if _words(one) & words)
+            named = (one for one in values if words(one) & said)
             return next(named, values[-1])
         case {"type": "string"}:
             line = next((one.strip() for one in prompt.splitlines() if one.strip()), "nothing")
@@ -168,6 +190,82 @@ def _next_step(fact: str, result: ToolResult, request: ModelRequest) -> Part:
     return _call("edit", path="MEMORY.md", old=ending, new=f"{ending}\n{line}")
 
 
+def _next_change(wish: Wish, result: ToolResult, request: ModelRequest) -> Part:
+    """Return the next step of a removal or a correction: after reading, an edit; after that, the reply."""
+    last = next(call for message in reversed(request.messages) for call in message.tool_calls)
+    if last.name != "read":
+        if result.is_error:
+            return Text(f"I could not {wish.kind} that. {result.text}")
+        done, key = ("Forgotten", "old") if wish.kind == "forget" else ("Corrected", "new")
+        line = str(last.input[key]).rstrip("\n").rpartition("\n")[2]
+        return Text(f"{done} in MEMORY.md: {_fact_of(line)}.")
+    lines = _LINE_NUMBER.sub("", result.text).split("\n")
+    known = {number: _fact_of(line) for number, line in enumerate(lines) if _is_fact(line)}
+    found = _meant(wish, known, request)
+    if not found and (more := _MORE.search(result.text)):
+        return _call("read", path="MEMORY.md", offset=int(more[1]))
+    if len(found) > 1:
+        return Text("Which one do you mean? " + "; ".join(known[number] for number in found) + ".")
+    if not found:
+        return Text(f"I do not know that: {wish.text}. " + _EXPLAINED[wish.kind])
+    (number,) = found
+    mark = lines[number][: lines[number].index(known[number])]
+    new = None if wish.kind == "forget" else corrected(known[number], wish.text)
+    return _edit_line(lines, number, None if new is None else f"{mark}{new}")
+
+
+def _meant(wish: Wish, known: Mapping[int, str], request: ModelRequest) -> list[int]:
+    """Return the lines that a wish means: the one that it repeats, else all that fit."""
+    exact = [number for number, fact in known.items() if fact == wish.text]
+    if wish.kind == "forget":
+        wanted = words(wish.text)
+        fitting = [number for number, fact in known.items() if wanted and wanted <= words(fact)]
+        return exact[:1] or fitting
+    fitting = [number for number, fact in known.items() if corrected(fact, wish.text) is not None]
+    told = [number for number in fitting if known[number] == _last_fact(request)]
+    return told[:1] or ([] if _is_about_it(wish.text) else fitting)
+
+
+def _last_fact(request: ModelRequest) -> str | None:
+    """Return the fact that the newest answer has told or written down."""
+    for message in reversed(request.messages):
+        if message.role == "assistant" and (told := _TOLD.match(message.text)):
+            return told[1].partition("; ")[0].rstrip(".")
+    return None
+
+
+def _is_about_it(correction: str) -> bool:
+    """Return True if a correction names no subject, so that it means the newest answer."""
+    return corrected("x is y", correction) is not None
+
+
+def _edit_line(lines: list[str], number: int, new: str | None) -> ToolCall:
+    """Return the call that replaces a line, or removes it for None, with as many lines before it as make the
+    place unique."""
+    text = "\n".join(lines)
+    for first in range(number, -1, -1):
+        before, old = lines[first:number], "\n".join(lines[first : number + 1])
+        is_removal = new is None and not before
+        if old.strip() and text.count(old) == 1 and not is_removal:
+            return _call("edit", path="MEMORY.md", old=old, new="\n".join([*before, *_given(new)]))
+    old = "\n".join(lines[: number + 1])
+    return _call(
+        "edit", path="MEMORY.md", old=f"{old}\n", new="".join(f"{one}\n" for one in _given(new))
+    )
+
+
+def _given(line: str | None) -> list[str]:
+    return [] if line is None else [line]
+
+
+def _is_fact(line: str) -> bool:
+    return line.startswith(("- ", "* "))
+
+
+def _fact_of(line: str) -> str:
+    return line.lstrip("-* ")
+
+
 def _unique_ending(text: str) -> str:
     """Return the fewest last lines that together occur only once in the text."""
     lines = text.rstrip("\n").split("\n")
@@ -180,23 +278,32 @@ def _unique_ending(text: str) -> str:
     return "\n".join(lines[-count:])
 
 
-def _from_memory(question: str, request: ModelRequest) -> str:
+def _known(request: ModelRequest) -> list[str]:
+    """Return the facts that the prompt shows."""
     memory = _without_comments("\n".join(inside("memory", "\n".join(request.system))))
     lines = [line.strip() for line in _changed(memory.splitlines(), request)]
-    known = [line.lstrip("-* ") for line in lines if line.startswith(("- ", "* "))]
-    wanted = _words(question)
-    scored = [(len(wanted & _words(line)), line) for line in known]
+    return [_fact_of(line) for line in lines if _is_fact(line)]
+
+
+def _all_of_memory(request: ModelRequest) -> str:
+    known = _known(request)
+    if not known:
+        return "My memory is empty so far. " + _HELLO
+    listed = "\n".join(f"- {fact}" for fact in known[:LISTED_MAX])
+    more = f"\n- … and {len(known) - LISTED_MAX:,} more" if len(known) > LISTED_MAX else ""
+    return f"I know:\n{listed}{more}"
+
+
+def _from_memory(question: str, request: ModelRequest) -> str:
+    known = _known(request)
+    wanted = words(question)
+    scored = [(len(wanted & words(line)), line) for line in known]
     best = [line for score, line in sorted(scored, key=lambda pair: -pair[0]) if score][:3]
     if best:
         return "From my memory: " + "; ".join(best) + "."
     if known:
         return "Nothing in my memory answers that. " + _HELLO
     return "My memory is empty so far. " + _HELLO
-
-
-def _words(text: str) -> set[str]:
-    words = {word.lower() for word in _WORD.findall(text)} - _COMMON
-    return {word.rstrip("s") if len(word) > 4 else word for word in words}
 
 
 def _newest_question(request: ModelRequest) -> str:

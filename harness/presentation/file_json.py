@@ -110,6 +110,7 @@ def difference_document(file: FileDifference, *, by_words: bool = False) -> File
         "added": file.added,
         "removed": file.removed,
         "patch": file.patch,
+        **({"size": file.size} if file.size is not None else {}),
     }
     return {**document, "words": words(file.patch)} if by_words else document
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from harness.agents.mounts import Mount
 from harness.presentation.agent_memory import lines_left_out
-from harness.presentation.size_text import size_text
 from harness.tools.tool_context import ToolRevision
 from workspaces.errors import NotFound
+from workspaces.file import is_binary, size_text
 from workspaces.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _FileTotal:
         self._size: int | None = 0
 
     def add(self, before: bytes | None, after: bytes | None) -> None:
-        self._is_binary = self._is_binary or any(b"\0" in (one or b"") for one in (before, after))
+        self._is_binary = self._is_binary or is_binary(before or b"") or is_binary(after or b"")
         self._lines.update((after or b"").splitlines())
         self._lines.subtract((before or b"").splitlines())
         self._size = None if after is None else len(after)

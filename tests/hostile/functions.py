@@ -283,10 +283,10 @@ FUNCTIONS: Sequence[Function] = (
         GIT,
     ),
     Function("log.parse_log", _bytes(log.parse_log), GIT),
-    Function("log.parse_changes", _bytes(log.parse_changes), GIT),
+    Function("log.parse_changes", _bytes(lambda data: log.parse_changes(data, len)), GIT),
     Function("blame.parse_porcelain", _bytes(blame.parse_porcelain), GIT),
     Function("bundle.parse_bundle", _bytes(bundle.parse_bundle), GIT),
-    Function("difference.parse_patch", diff.parse_patch, GIT),
+    Function("difference.parse_patch", lambda text: diff.parse_patch(text, len), GIT),
     Function("difference.words", diff.words, GIT),
     Function("inquiry.inquiry", lambda text: safe_git_command.check_git_command(["log", text])),
     Function(

@@ -7,15 +7,17 @@ no text inside a file can be mistaken for a heading.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from workspaces.history.git.objects import ObjectId
 from workspaces.history.line_matching import Hunk, hunks
 from workspaces.revision import RevisionId
 
 PATCH_OPTIONS = (
     "--patch",
+    "--full-index",
     "--no-color",
     "--no-ext-diff",
     "--no-textconv",
@@ -47,6 +49,8 @@ class FileDifference:
     removed: int
     patch: str
     """Unified hunks, from the first `@@`. Empty if there are none to show."""
+    size: int | None = None
+    """Bytes of a binary file after the change; before it for a deleted one. None for a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +65,19 @@ Span = tuple[Literal[" ", "-", "+"], str]
 """Text that was kept (` `), removed (`-`) or added (`+`)."""
 
 
-def parse_patch(text: str) -> tuple[FileDifference, ...]:
+SizeOf = Callable[[ObjectId], int]
+"""Returns the size of a blob."""
+
+
+def parse_patch(text: str, size_of: SizeOf) -> tuple[FileDifference, ...]:
+    """Parse a patch of git, which names the blobs in full."""
     files: list[list[str]] = []
     for line in text.split("\n"):
         if line.startswith(_HEADING):
             files.append([])
         if files:
             files[-1].append(line)
-    return tuple(_file(lines) for lines in files)
+    return tuple(_file(lines, size_of) for lines in files)
 
 
 def words(patch: str) -> list[Span]:
@@ -139,7 +148,7 @@ def _weight(word: str) -> int:
     return 0 if word.isspace() else len(word)
 
 
-def _file(lines: list[str]) -> FileDifference:
+def _file(lines: list[str], size_of: SizeOf) -> FileDifference:
     start = next((n for n, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     head, body = lines[:start], lines[start:]
     if body and not body[-1]:
@@ -149,14 +158,24 @@ def _file(lines: list[str]) -> FileDifference:
         kind = "added"
     elif any(line.startswith("deleted file mode ") for line in head):
         kind = "deleted"
+    is_binary = any(line.startswith("Binary files ") for line in head)
     return FileDifference(
         path=_path(lines[0]),
         kind=kind,
-        binary=any(line.startswith("Binary files ") for line in head),
+        binary=is_binary,
         added=sum(line.startswith("+") for line in body),
         removed=sum(line.startswith("-") for line in body),
         patch="".join(f"{line}\n" for line in body),
+        size=_size(head, size_of) if is_binary else None,
     )
+
+
+def _size(head: list[str], size_of: SizeOf) -> int | None:
+    """Return the size of the newest blob that the line `index OLD..NEW` names."""
+    index = next((line for line in head if line.startswith("index ")), "")
+    old, _, new = index.removeprefix("index ").partition(" ")[0].partition("..")
+    blob = new if new.strip("0") else old
+    return size_of(ObjectId(blob)) if blob.strip("0") else None
 
 
 def _path(heading: str) -> str:

@@ -427,7 +427,7 @@ class History:
             "--",
             *([path] if path else []),
         )
-        return log.parse_changes(out)
+        return log.parse_changes(out, self._objects.size)
 
     def show(self, view: View) -> RevisionChanges:
         """Return one revision with its changes.
@@ -454,7 +454,9 @@ class History:
             "--",
             *([path] if path else []),
         )
-        return Difference(before, after, parse_patch(out.decode(errors="replace")))
+        return Difference(
+            before, after, parse_patch(out.decode(errors="replace"), self._objects.size)
+        )
 
     def blame(self, path: WorkspacePath, view: View = HEAD) -> list[BlamedLine]:
         """Return every line of a file with its author, stamp, conversation and turn.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from workspaces.history.diff import FileDifference, parse_patch
+from workspaces.history.diff import FileDifference, SizeOf, parse_patch
 from workspaces.history.git.commit import EARLIEST
 from workspaces.revision import Revision, RevisionId, trailers_of
 from workspaces.timestamp import Stamp
@@ -37,11 +37,11 @@ def parse_log(out: bytes) -> list[Revision]:
     return revisions
 
 
-def parse_changes(out: bytes) -> list[RevisionChanges]:
+def parse_changes(out: bytes, size_of: SizeOf) -> list[RevisionChanges]:
     """Parse the output of `git log --patch`."""
     changes: list[RevisionChanges] = []
     for header, rest in entries(out):
-        files = parse_patch(rest)
+        files = parse_patch(rest, size_of)
         changes.append(
             RevisionChanges(revision_of(header, tuple(file.path for file in files)), files)
         )

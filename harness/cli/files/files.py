@@ -107,6 +107,7 @@ def cat(
     A pipe gets the exact bytes. A terminal gets the text without control sequences.
     """
     from harness.presentation.file_json import file_document
+    from workspaces.file import is_binary, size_text
 
     with opened_files(home, as_json=as_json) as files:
         content = files.get(workspace).read(file, view=revision or "head")
@@ -114,7 +115,10 @@ def cat(
         print_json(file_document(content))
         return
     if sys.stdout.isatty():
-        put(content.data.decode(errors="replace"))
+        if is_binary(content.data):
+            complain(f"{content.path}: binary, {size_text(len(content.data))}\n")
+        else:
+            put(content.text)
         return
     sys.stdout.buffer.write(content.data)
     sys.stdout.buffer.flush()

@@ -102,7 +102,8 @@ def log(
         return
     changed_files = {revision.id: changed for revision, changed in shown}
     grouped = chapters(revision for revision, _ in shown)
-    print_styled(styled_chapters(grouped, why, changed_files, words=_by_words(None)))
+    words, marked = _by_words(None), not has_colours()
+    print_styled(styled_chapters(grouped, why, changed_files, words=words, marked=marked))
 
 
 def diff(

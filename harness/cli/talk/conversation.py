@@ -41,6 +41,12 @@ AgentOption = Annotated[
     ),
 ]
 LIST_MAX = 50
+FIRST_ENTRIES = 3
+"""Entries in which the first message of a person is looked for."""
+
+WORDS_CHARACTERS_MAX = 40
+"""Characters of a first message in the list: with short keys a row fits a terminal."""
+
 SHOWN_CHARACTERS_MAX = 200
 """Characters of a tool's input or result that are shown. --json prints all of them."""
 
@@ -60,12 +66,13 @@ def list_(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List your conversations, newest first."""
+    """List your conversations, newest first, with their first words. --json prints their ids."""
     with opened(home, as_json=as_json) as harness:
         agent_id = harness.agents.get(agent).id if agent is not None else None
         names = {record.id: record.name for record in harness.agents.list()}
         shown = [
-            _summary(harness, one) for one in harness.conversations.list(agent_id, limit=limit)
+            {**_summary(harness, one), "begins": _first_words(harness, one)}
+            for one in harness.conversations.list(agent_id, limit=limit)
         ]
     if as_json:
         print_json({"conversations": shown})
@@ -73,14 +80,14 @@ def list_(
     rows = (
         (
             one["key"],
-            one["id"],
             names.get(one["agentId"], "-"),
             str(one["entries"]),
-            one["updatedAt"],
+            one["updatedAt"][:16].replace("T", " "),
+            one["begins"],
         )
         for one in shown
     )
-    print_table(("key", "id", "agent", "entries", "last entry"), rows)
+    print_table(("key", "agent", "entries", "last entry (UTC)", "begins with"), rows)
 
 
 @app.command()
@@ -234,6 +241,14 @@ def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
     from harness.presentation.file_json import conversation_document
 
     return conversation_document(conversation, harness.conversations.transcript(conversation))
+
+
+def _first_words(harness: Harness, conversation: Conversation) -> str:
+    """Return the beginning of the first message of a person, in one line."""
+    entries = harness.conversations.transcript(conversation).page(FIRST_ENTRIES, after=None)
+    said = (entry.message.text for entry in entries if entry.message.role == "user")
+    line = " ".join(next((text for text in said if text), "").split())
+    return line if len(line) <= WORDS_CHARACTERS_MAX else f"{line[: WORDS_CHARACTERS_MAX - 1]}…"
 
 
 def _print_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool) -> None:

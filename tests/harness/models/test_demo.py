@@ -224,3 +224,66 @@ def _leave_a_call_without_result(harness: Harness, conversation: Conversation) -
         for number, message in enumerate(broken, start=transcript.window().next_number):
             at = stamp_of(harness.rooms.clock.now())
             transcript.append(Entry(number, at, TurnId("turn_broken"), message), lease)
+
+
+def test_the_demo_model_forgets_a_line_and_nothing_else(say: Say, notes: Workspace) -> None:
+    set_memory(notes, "# Memory\n\n- tea is green\n- tea is green in May\n- milk is white\n")
+    assert say("Please forget that milk is white.") == "Forgotten in MEMORY.md: milk is white."
+    assert say("Forget that tea is green.") == "Forgotten in MEMORY.md: tea is green."
+    assert memory(notes) == "# Memory\n\n- tea is green in May\n"
+    assert say("What colour is milk?").startswith("Nothing in my memory answers that.")
+    assert say("Forget that coffee is black.").startswith("I do not know that: coffee is black.")
+    assert say("Forget it.") == "Tell me what to forget: “forget that …”."
+    assert say("Don't forget that milk is cold.") == "I have written to MEMORY.md: milk is cold."
+
+
+def test_the_demo_model_asks_which_line_is_to_be_forgotten(say: Say, notes: Workspace) -> None:
+    set_memory(notes, "- Ann likes tea\n- Ben likes tea\n")
+    assert say("Forget that tea.") == "Which one do you mean? Ann likes tea; Ben likes tea."
+    assert say("Forget about Ann and tea.") == "Forgotten in MEMORY.md: Ann likes tea."
+    assert memory(notes) == "- Ben likes tea\n"
+
+
+@pytest.mark.parametrize("correction", ["No, it is Friday.", "no, the deploy day is Friday"])
+def test_the_demo_model_corrects_what_it_has_just_told(
+    say: Say, notes: Workspace, correction: str
+) -> None:
+    say("Remember that the deploy day is Thursday.", conversation="c1")
+    say("Remember that the office is in Graz.", conversation="c2")
+    say("When is the deploy day?", conversation="c1")
+    told = say(correction, conversation="c1")
+    assert told == "Corrected in MEMORY.md: the deploy day is Friday."
+    assert "- the deploy day is Friday\n" in memory(notes)
+    assert "Thursday" not in memory(notes)
+    assert say("No, it is Monday.", conversation="c1").endswith("the deploy day is Monday.")
+    assert say("No, it is Sunday.", conversation="c3").startswith(
+        "I do not know that: it is Sunday"
+    )
+    assert (
+        say("And the deploy day?", conversation="c3") == "From my memory: the deploy day is Monday."
+    )
+
+
+def test_the_demo_model_lists_what_it_knows(say: Say, notes: Workspace) -> None:
+    assert say("What do you know?").startswith("My memory is empty so far.")
+    set_memory(notes, "".join(f"- fact {number}\n" for number in range(40)))
+    told = say("What do you remember about me?").splitlines()
+    assert told[:2] == ["I know:", "- fact 0"]
+    assert (len(told), told[-1]) == (32, "- … and 10 more")
+
+
+def test_the_demo_model_forgets_and_corrects_with_the_tools_of_any_model(
+    harness: Harness, notes: Workspace
+) -> None:
+    set_memory(notes, "- tea is green\n")
+    ran: list[str] = []
+
+    def emit(progress: object) -> None:
+        if isinstance(progress, ToolStarted):
+            ran.append(progress.call.name)
+
+    harness.run("No, tea is black.", emit=emit)
+    harness.run("Forget that tea is black.", emit=emit)
+    assert ran == ["read", "edit"] * 2
+    assert memory(notes) == ""
+    assert notes.log(limit=1)[0].author == "assistant"

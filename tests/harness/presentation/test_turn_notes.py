@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from harness import Harness
 from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
-from harness.presentation.size_text import size_text
 from harness.presentation.turn_notes import turn_notes
 
 
@@ -36,20 +33,3 @@ def test_each_changed_file_is_named_with_its_added_and_removed_lines(
         "memory: raw.md binary, 20 KB",
         "memory: team/team.md +1",
     )
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (999, "999 bytes"),
-        (1_000, "1.0 KB"),
-        (20_480, "20 KB"),
-        (999_499, "999 KB"),
-        (999_500, "1.0 MB"),
-        (5_000_000_000, "5.0 GB"),
-    ],
-)
-def test_sizes_are_rounded_to_what_a_person_reads(size: int, text: str) -> None:
-    assert size_text(size) == text

@@ -87,6 +87,9 @@ class GitObjects:
                 return data
         raise _damaged_history(self._directory, f"its object {object_id} is missing")
 
+    def size(self, object_id: str) -> int:
+        return len(self.read(object_id))
+
     def entries(self, tree: ObjectId) -> Entries:
         with self._lock:
             entries = self._trees.get(tree)

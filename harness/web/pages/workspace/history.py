@@ -65,6 +65,7 @@ class ShownDifference:
     path: str
     kind: str
     binary: bool
+    size: int | None
     added: int
     removed: int
     spans: Sequence[Span]
@@ -191,6 +192,7 @@ def _differences(files: Sequence[FileDifference]) -> Iterator[ShownDifference]:
             file.path,
             file.kind,
             file.binary,
+            file.size,
             added=file.added,
             removed=file.removed,
             spans=spans,

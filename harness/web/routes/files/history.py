@@ -91,9 +91,10 @@ DIFFERENCE: Schema = object_of(
         "added": NUMBER,
         "removed": NUMBER,
         "patch": TEXT,
+        "size": NUMBER,
         "words": list_of(list_of(TEXT)),
     },
-    optional=["words"],
+    optional=["size", "words"],
 )
 LINE: Schema = object_of(
     {

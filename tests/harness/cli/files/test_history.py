@@ -192,11 +192,37 @@ def test_diff_at_a_terminal_marks_changed_words_of_similar_lines(home: Path) -> 
         home, "diff", "journal", NO_COLOR="1"
     ).replace("\r\n", "\n")
     coloured = terminal(home, "diff", "journal", NO_COLOR="")
-    assert "\x1b[32mblack" in coloured
+    assert "\x1b[4;32mblack" in coloured
     assert "[-" not in coloured.replace("\x1b[", "")
     assert "-- likes green tea\n+- likes black tea\n" in run("diff", "journal")
     edit("1. Buy milk tomorrow\n- lives in Graz\n")
     assert "[-- likes black tea-]\n{+1. Buy milk tomorrow+}\n" in run("diff", "journal", "--words")
+
+
+def test_added_and_removed_lines_carry_a_sign_beside_their_colour(home: Path) -> None:
+    edit("- likes green tea\n- lives in Graz\n- has a cat\n")
+    run("log", "journal")
+    edit("- likes black tea\n- lives in Graz\n\n- a new line\n")
+    for command in (("diff", "journal"), ("log", "journal", "-p", "-n", "1")):
+        seen = terminal(home, *command, NO_COLOR="")
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", seen).replace("\r\n", "\n").split("@@\n")[1]
+        assert lines == (
+            "~- likes greenblack tea\n - lives in Graz\n-- has a cat\n+\n+- a new line\n"
+        )
+
+
+def test_a_binary_file_is_named_with_its_size(home: Path) -> None:
+    workspace = Path(run("path", "journal").strip())
+    (workspace / "raw.bin").write_bytes(b"\0" * 20_480)
+    assert "raw.bin: binary, 20 KB\n" in run("log", "journal")
+    assert run("diff", "journal").endswith("b/raw.bin\nbinary, 20 KB\n")
+    assert terminal(home, "cat", "journal", "raw.bin") == "raw.bin: binary, 20 KB\r\n"
+    (workspace / "raw.bin").unlink()
+    assert run("log", "journal", "-p").split("raw.bin: deleted\n")[1].split("\n")[1] == (
+        "binary, 20 KB, deleted"
+    )
+    (file,) = json.loads(run("diff", "journal", "--json"))["files"]
+    assert (file["binary"], file["size"]) == (True, 20_480)
 
 
 def test_log_uses_the_configured_pager_only_at_a_terminal(home: Path) -> None:

@@ -34,9 +34,11 @@ def test_conversations_are_listed_newest_first(talked: Terminal) -> None:
         ("conversation", "list", "-a", "nobody"),
     )
     lines = [line.split() for line in table.done().out.splitlines()]
-    assert lines[0] == ["key", "id", "agent", "entries", "last", "entry"]
+    assert lines[0] == ["key", "agent", "entries", "last", "entry", "(UTC)", "begins", "with"]
     assert [line[0] for line in lines[1:]] == ["hello", "tea"]
-    assert lines[2][2:4] == ["assistant", "6"]
+    assert lines[2][1:3] == ["assistant", "6"]
+    assert lines[2][5:] == ["remember", "that", "tea", "is", "green"]
+    assert max(map(len, table.out.splitlines())) <= 80
     conversations = listed.done().json["conversations"]
     assert set(conversations[0]) == {
         "id",
@@ -46,6 +48,7 @@ def test_conversations_are_listed_newest_first(talked: Terminal) -> None:
         "createdAt",
         "updatedAt",
         "entries",
+        "begins",
     }
     assert one.done().json["conversations"] == conversations[:1]
     nobody.refused("not_found")
