@@ -292,7 +292,7 @@ class Undecided(Unavailable):
     def __init__(self, path: str, cause: Unavailable) -> None:
         super().__init__(
             cause.what,
-            f"{cause.reason}; so the write of {path!r} is not decided, and may still take effect",
+            f"{cause.reason}; the write of {path!r} may or may not have taken effect",
             remedy="read the file when the store answers again, and repeat the write if it is not there",
             store=cause.store,
         )

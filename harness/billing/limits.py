@@ -236,7 +236,7 @@ class AccountLimiter:
         one = MINUTE_S / per_minute
         free_in_s = full_at + one - (now + MINUTE_S)
         if free_in_s > 1e-6:
-            reason = f"{per_minute} of {per_minute} turns of this minute were started"
+            reason = f"{per_minute} of {per_minute} turns were started in this minute"
             raise Exhausted(
                 "turnsPerMinute", reason, maximum=per_minute, left=0, free_in_s=free_in_s
             )

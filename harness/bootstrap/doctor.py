@@ -117,15 +117,19 @@ def _home(settings: Settings) -> Finding:
     ]
     if is_open:
         remedy = f"chmod go-rw {' '.join(map(shlex.quote, is_open))}"
-        return Finding("home", "note", f"others can read or change {', '.join(is_open)}", remedy)
+        return Finding(
+            "home", "note", f"other users can read or change {', '.join(is_open)}", remedy
+        )
     return Finding("home", "ok", str(root))
 
 
 def _records(application: Application) -> Finding:
     detail = f"{application.settings.records}, account {application.owner().account_id}"
     if not keeps_conditions(application.records):
-        remedy = "use a store with conditional writes: two writers would overwrite each other here"
-        return Finding("records", "broken", f"{detail}: it accepts stale writes", remedy)
+        remedy = "use a store that enforces them; here, two writers overwrite each other"
+        return Finding(
+            "records", "broken", f"{detail}: conditional writes are not enforced", remedy
+        )
     return Finding("records", "ok", detail)
 
 
@@ -246,9 +250,9 @@ def _disk(settings: Settings) -> Finding:
 def _access(settings: Settings) -> Finding:
     address = open_server(settings.home)
     if address is None:
-        return Finding("access", "ok", "every server of this home asks for a key")
+        return Finding("access", "ok", "every server of this home requires a key")
     remedy = "end it when you do not need it, and start `harness up` without --no-auth"
-    return Finding("access", "note", f"{address} asks for no key (--no-auth)", remedy)
+    return Finding("access", "note", f"{address} requires no key (--no-auth)", remedy)
 
 
 def _model(settings: Settings) -> Finding:

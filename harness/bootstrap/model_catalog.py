@@ -131,9 +131,11 @@ class ModelCatalog:
             return
         if name == DEMO:
             remedy = "set a model of the provider, or start without --no-demo"
-            raise Refused("model", name, "is the demo model, which may not answer", remedy=remedy)
+            raise Refused(
+                "model", name, "is the demo model, which --no-demo excludes", remedy=remedy
+            )
         remedy = "set ANTHROPIC_API_KEY, or start without --no-demo"
-        rule = "cannot be asked without a key, and the demo model may not answer"
+        rule = "needs an API key, and --no-demo excludes the demo model"
         raise Refused("model", name, rule, remedy=remedy)
 
     def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:

@@ -22,7 +22,12 @@ def declared(own: Sequence[CustomTool]) -> list[JsonObject]:
     for tool in own:
         if tool.asks:
             remedy = "ask in the function itself"
-            raise Refused("tools", tool.name, "asks, and is called by this client", remedy=remedy)
+            raise Refused(
+                "tools",
+                tool.name,
+                "needs approval, which a tool of a client cannot ask for",
+                remedy=remedy,
+            )
     return [
         {"name": tool.name, "description": tool.description, "inputSchema": tool.schema}
         for tool in own

@@ -256,7 +256,7 @@ class Conversations:
         begun_until = last + 1 if at is None else at
         at = last if at is None else at
         if not 1 <= at <= last:
-            raise Refused("at", at, f"must be one of 1 to {last}")
+            raise Refused("at", at, f"must be between 1 and {last}")
         fresh = self._new(conversation.agent_id, key, forked_from=f"{conversation.id} {at}")
         kept = [one for one in transcript.sessions() if one.first <= begun_until]
         sessions = [_session_of_fork(one, transcript, at) for one in kept]
@@ -412,7 +412,7 @@ class Conversations:
                 *self._jobs.wanted(job),
             )
         except Conflict as error:
-            raise Busy("the conversation", holder="a process that was faster") from error
+            raise Busy("the conversation", holder="another process") from error
 
     def _count_parts(self, conversation: Conversation) -> DeletedParts:
         transcript = self.transcript(conversation)

@@ -32,7 +32,7 @@ class Codex:
 
     def file(self, project: Path | None) -> Path:
         if project is not None:
-            rule = "has no private configuration of Codex"
+            rule = "cannot be used: Codex has one configuration for all projects"
             raise Refused("--project", str(project), rule, remedy="leave out --project")
         return configured_directory("CODEX_HOME", "~/.codex") / "config.toml"
 

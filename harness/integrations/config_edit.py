@@ -79,8 +79,8 @@ class Configurations:
         """
         noted = self.note(client, file)
         if noted is None:
-            remedy = f"start with `{client.begin}`"
-            raise NotFound(f"use by {client.name} in", str(file), remedy=remedy)
+            remedy = f"`{client.begin}` makes one"
+            raise NotFound(f"change for {client.name} in", str(file), remedy=remedy)
         now = _read(file)
         return FileEdit(file, now, _undone(client, noted, now), None)
 

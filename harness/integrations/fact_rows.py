@@ -87,7 +87,7 @@ def _rows(data: bytes, name: str) -> Sequence[Any]:
         answer = cast(dict[str, Any], parsed)
         parsed = next((answer[one] for one in _LISTS if one in answer), None)
     if not isinstance(parsed, list):
-        raise Refused(name, None, "is no list of rows, and has no list `data`")
+        raise Refused(name, None, "must be a list of rows, or an object with a list `data`")
     return cast(list[Any], parsed)
 
 
@@ -96,6 +96,6 @@ def _refusal(refused: Sequence[RefusedRow], count: int, name: str) -> Refused:
     more = len(refused) - len(named)
     if more:
         named.append(f"{more:,} more")
-    rule = f"has {len(refused):,} of {count:,} rows that are refused: {'; '.join(named)}"
+    rule = f"{len(refused):,} of {count:,} rows are invalid: {'; '.join(named)}"
     remedy = "correct these rows and import again; nothing was changed"
     return Refused(name, None, rule, remedy=remedy)

@@ -63,7 +63,7 @@ def mcp_host(name: McpHostName, scope: McpScope, directory: Path) -> McpHost:
             file = directory / ".vscode/mcp.json" if scope == "project" else user
         case "claude-desktop":
             if scope == "project":
-                rule = "has no configuration for a project"
+                rule = "has one configuration for all projects"
                 raise Refused(
                     "--scope", scope, f"Claude Desktop {rule}", remedy="leave out --scope"
                 )
@@ -164,7 +164,7 @@ def _http_form(host: McpHostName, url: str) -> dict[str, Any]:
         case "codex":
             return {"url": url, "bearer_token_env_var": KEY_VARIABLE}
         case "claude-desktop":
-            rule = "starts its servers itself and reaches none over HTTP"
+            rule = "cannot use a server over HTTP: it starts its servers itself"
             raise Refused("--http", None, f"Claude Desktop {rule}", remedy="leave out --http")
         case _:
             assert_never(host)

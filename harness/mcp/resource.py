@@ -120,7 +120,7 @@ def _mime_type(path: str) -> str:
 
 def _position(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise Refused("cursor", cursor, "is not one that this server gave")
+        raise Refused("cursor", cursor, "is not a cursor of this server")
     return int(cursor)
 
 

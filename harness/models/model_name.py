@@ -24,4 +24,4 @@ def check_model_name(name: str, *, field: str, base_url: str | None) -> None:
         f"name a model of the provider (`{PROVIDER_PREFIX}…`) or `{DEMO}`; "
         "set ANTHROPIC_BASE_URL if your own server knows this name"
     )
-    raise Refused(field, name, "is a model that nothing here can ask", remedy=remedy)
+    raise Refused(field, name, "is not a known model", remedy=remedy)

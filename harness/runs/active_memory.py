@@ -156,7 +156,9 @@ class ActiveMemories:
             except Conflict:  # a turn has just ended
                 continue
             return self.view(agent)
-        raise Unavailable("active memory", "other changes keep coming first")
+        raise Unavailable(
+            "active memory", "too many processes write to it at once", remedy="try again"
+        )
 
     def toggled(self, agent: AgentRecord, before: AgentRecord | None) -> Sequence[RecordChange]:
         """Return the changes to write with an agent's record. Turning active memory on is a reset."""

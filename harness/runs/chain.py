@@ -107,7 +107,7 @@ class Chains:
         if not 1 <= len(agents) <= STEPS_MAX:
             raise Refused("agents", len(agents), f"must be 1 to {STEPS_MAX} agents")
         if not task.strip():
-            raise Refused("task", task, "is empty")
+            raise Refused("task", task, "is empty", message="the task is empty")
         if len(task) > PROMPT_CHARACTERS_MAX // 4:  # it stands in the prompt of every step
             raise Refused("task", task, f"is over {PROMPT_CHARACTERS_MAX // 4:,} characters")
         ids = tuple(self.runs.agents.get(one).id for one in agents)
@@ -230,7 +230,7 @@ class Chains:
             with suppress(Conflict):
                 self.runs.records.records.write(self._records.put(changed), *more)
                 return
-        raise Unavailable("chains", "other changes keep coming first")
+        raise Unavailable("chains", "too many processes write to them at once", remedy="try again")
 
     def _chain(self, chain_id: str) -> Chain:
         found = self._records.find(chain_id)

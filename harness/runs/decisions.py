@@ -292,7 +292,9 @@ class Decisions:
                 self.records.records.write(self.records.put(changed))
                 break
         else:
-            raise Unavailable("decisions", "other changes keep coming first")
+            raise Unavailable(
+                "decisions", "too many processes write to them at once", remedy="try again"
+            )
         noted = "cleared" if outcome is None else outcome
         line = f"outcome: {noted}{f' ({status})' if status else ''}"
         by = self.records.principal.author("api")

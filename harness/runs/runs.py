@@ -268,7 +268,7 @@ class Runs:
         except (Busy, LeaseLost, Unavailable):
             raise
         except TooMany as failure:  # the shared conversation is full of messages
-            raise Busy("the conversation", holder="messages that wait") from failure
+            raise Busy("the conversation", holder="waiting messages") from failure
         except Failure as failure:
             error = RunError(failure.code, str(failure))
             await run_in_thread(self._give_up, run_id, error, is_gone=failure.code == NotFound.code)
@@ -310,7 +310,7 @@ class Runs:
             with suppress(Conflict):  # another process was faster
                 self.records.records.write(*self.records.created(run, active, wait_s=0.0))
                 return True
-        raise Unavailable("runs", "other changes keep coming first")
+        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
 
     def new(
         self, agent: AgentRecord, prompt: str, source: RunSource, run_id: RunId | None = None
@@ -425,7 +425,7 @@ class Runs:
                 return
             if self.records.has(run.id):  # it was this caller's own run, as another process has it
                 return
-        raise Unavailable("runs", "other changes keep coming first")
+        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
 
     def _next_up(self, run_id: str) -> Run | None:
         """Return the run if it is the agent's turn to do it now, with its conversation chosen."""
@@ -513,7 +513,7 @@ class Runs:
                 return run
             with suppress(Conflict):
                 self.records.records.write(self.records.put(changed))
-        raise Unavailable("runs", "other changes keep coming first")
+        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
 
 
 def result_json(run: Run) -> JsonObject | None:
@@ -543,7 +543,7 @@ def _prompt(agent: AgentRecord, prompt: str | None) -> str:
         remedy = "give a prompt, or set config.defaultPrompt of the agent"
         raise Refused("prompt", None, "is required: the agent has no default prompt", remedy=remedy)
     if not text.strip():
-        raise Refused("prompt", text, "is empty")
+        raise Refused("prompt", text, "is empty", message="the prompt is empty")
     if len(text) > PROMPT_CHARACTERS_MAX:
         raise Refused("prompt", text, f"is over {PROMPT_CHARACTERS_MAX:,} characters")
     return text

@@ -113,14 +113,23 @@ def unanswered(entries: Sequence[Entry], why: Unanswered) -> Message:
 
 def _not_waiting(entries: Sequence[Entry], call_id: str) -> NotFound | Conflict:
     known = {call.id for entry in entries for call in entry.message.tool_calls}
-    if call_id in known:
-        return Conflict("call", call_id, expected="one that waits", actual="one that was answered")
-    return nothing_waits(call_id)
+    if call_id not in known:
+        return nothing_waits(call_id)
+    conflict = Conflict("call", call_id, expected="no answer", actual="an answer")
+    conflict.args = (f"the call {call_id!r} was already answered",)
+    conflict.remedy = _PENDING
+    return conflict
 
 
 def nothing_waits(call_id: str | None) -> NotFound:
-    remedy = "the outcome of the turn names the calls that wait"
-    return NotFound("call that waits", call_id or "in this conversation", remedy=remedy)
+    """Return the error for a call that does not wait, or for a conversation in which none does."""
+    failure = NotFound("pending call", call_id or "", remedy=_PENDING)
+    if call_id is None:
+        failure.args = ("no call waits in this conversation",)
+    return failure
+
+
+_PENDING = "the outcome of the turn names the calls that wait; `harness status` lists all"
 
 
 def _said(entries: Sequence[Entry]) -> list[Entry]:

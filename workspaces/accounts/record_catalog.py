@@ -229,7 +229,7 @@ class Catalog(Generic[R]):
     def _check_whole(self, record: R, before: R | None) -> None:
         handle = self._handle(record)
         if looks_like_id(handle.value) and handle.value != _id(record):
-            rule = "looks like an id; records are found by both, so a name must differ from an id"
+            rule = "looks like an id; choose a name that does not"
             raise Refused(to_camel(handle.field), handle.value, rule)
         self._check_names(record, before)
         self._check(record, before)

@@ -148,7 +148,7 @@ class Leases:
         try:
             lease = bid.won(self._records.write(*bid.changes))
         except Conflict:
-            raise Busy("the conversation", holder="a process that was faster") from None
+            raise Busy("the conversation", holder="another process") from None
         except Unavailable:  # the answer was lost: the bid may have won
             self.lose(bid)
             raise

@@ -301,7 +301,11 @@ def _check_table_of_contents(source: Path, stream: IO[bytes]) -> None:
     tail = stream.read()
     end = tail.rfind(b"PK\x05\x06")
     if b"PK\x06\x07" in tail[max(0, end - 20) : max(0, end)]:
-        raise Refused("source", str(source), "is a zip of the kind for over 65,535 files or 4 GB")
+        raise Refused(
+            "source",
+            str(source),
+            "is a ZIP64 archive (over 65,535 files or 4 GB), which is not supported",
+        )
     stated_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
     _check("table of contents", stated_bytes, DIRECTORY_BYTES_MAX, "bytes")
 

@@ -218,14 +218,14 @@ class _Reader:
                     return read_all(fd, status.st_size, self._bytes_max), status
             finally:
                 os.close(fd)  # renamed, linked or written to since: try again
-        raise Refused("path", path, "changes faster than it can be opened", remedy="try again")
+        raise Refused("path", path, "keeps changing: other programs replace it", remedy="try again")
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise Refused("path", path, "is not a regular file")
     if status.st_nlink > 1:
-        raise Refused("path", path, "has a second link, which may be another file's name")
+        raise Refused("path", path, "has a second hard link, so it may be another file too")
 
 
 def _links(status: os.stat_result) -> tuple[int, int, int, int]:
@@ -275,9 +275,7 @@ def as_failure(error: OSError, path: str) -> Failure:
     if error.errno == errno.ENOENT:
         return NotFound("file", path)
     if error.errno in _AS_LINK_OR_NOT_A_DIRECTORY:
-        return Refused(
-            "path", path, "leads through a link or through something that is not a directory"
-        )
+        return Refused("path", path, "has a symbolic link or a file where a directory must be")
     if error.errno in {errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY}:
         return Refused("path", path, "is not a regular file")
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -138,7 +138,7 @@ class SharedBucket:
             raise Refused(
                 "s3",
                 self.location,
-                "ignores the conditions of conditional writes: machines would overwrite "
+                "does not enforce conditional writes: machines would overwrite "
                 "each other's changes",
                 remedy="use a server that supports If-Match and If-None-Match, as S3 itself does",
             )

@@ -167,7 +167,7 @@ class Surveyor:
                 refused.append(Problem(path, "over_quota", "in the store: exceeds the quota"))
             if stat.token is None:
                 raise Refused(
-                    "store", self._place(), "lists objects without tokens, which sync needs"
+                    "store", self._place(), "lists objects without an ETag, which sync needs"
                 )
             there[path] = stat.token
         return there, refused

@@ -188,7 +188,7 @@ class MemoryTree:
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
         if any(entry in self.files for entry in above):
-            raise Refused("path", path, "leads through something that is not a directory")
+            raise Refused("path", path, "has a file where a directory must be")
         if any(name.startswith(f"{path}/") for name in self.files):
             raise Refused("path", path, "is not a regular file")
 

@@ -329,5 +329,5 @@ def _problem(name: str, status: FileStat) -> Problem | None:
     if not stat.S_ISREG(status.mode):
         return Problem(name, "not_a_file", "is not a regular file")
     if status.links > 1:
-        return Problem(name, "not_a_file", "has a second link, which may be another file's name")
+        return Problem(name, "not_a_file", "has a second hard link, so it may be another file too")
     return None

@@ -284,7 +284,7 @@ class DecidedFiles:
         """
         remote = self._edits.remote
         if remote is None:
-            raise Unavailable(path, "no store decides about it")
+            raise Unavailable(path, "the workspace is connected to no store")
         for _ in range(RACES_MAX):
             with self._edits.hold(by) as held:
                 try:
@@ -294,7 +294,7 @@ class DecidedFiles:
                     pass
             with _deciding(path):
                 remote.refresh(path)
-        raise Unavailable(path, "it changes faster than it can be written")
+        raise Unavailable(path, "other programs keep changing it", remedy="try again")
 
     def edit_here(self, path: WorkspacePath, plan: EditFile, by: Author) -> Written:
         """Change the file here, decided by the writer lock alone."""
@@ -317,7 +317,7 @@ class DecidedFiles:
                     continue  # an editor saved without the lock: commit its edit first
                 is_new = before is None
                 return Written(path, _version(data), revision, created=is_new, put_back=put_back)
-        raise Unavailable(path, "it changes faster than it can be written")
+        raise Unavailable(path, "other programs keep changing it", remedy="try again")
 
     def _send(self, remote: Remote, paths: Sequence[WorkspacePath]) -> None:
         """Send files that changed here, if the lock is free. What is not sent now waits for the sync."""
@@ -469,7 +469,7 @@ class _Decision:
             is_new = before is None and data is not None
             durable = Durable(files="s3")
             return Written(path, _version(data), revision, durable, is_new, put_back)
-        raise Unavailable(path, "it changes faster than it can be written")
+        raise Unavailable(path, "other programs keep changing it", remedy="try again")
 
     def _settle(self, *, is_register: bool) -> Blob | None:
         """Make both sides the same, as far as the state of the object is known. Return the file here.

@@ -401,7 +401,7 @@ class Workspace:
                     return revision
                 if not isinstance(failure, Conflict):
                     raise failure
-        raise Unavailable(", ".join(paths), "they change faster than they can be written")
+        raise Unavailable(", ".join(paths), "other programs keep changing them", remedy="try again")
 
     def committed(
         self, expected: Mapping[WorkspacePath, ObjectId | None], *, wait_s: float = WAIT_S

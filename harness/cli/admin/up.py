@@ -100,7 +100,7 @@ def up(
             address = _address(host, listening.getsockname()[1])
             if no_auth:
                 stack.enter_context(marked_open(harness.settings.home, address))
-                put("No key is asked for: every program on this machine acts as the owner.\n")
+                put("No key is required: every program on this machine acts as the owner.\n")
             event(log, "started", **_start_facts(harness, address))
             if notice := harness.house.models.demo_notice():
                 remedy = "set ANTHROPIC_API_KEY; `harness up --no-demo` does not start without it"
@@ -131,7 +131,7 @@ def _check_loopback(host: str, bound: str) -> None:
     from workspaces.errors import Refused
 
     if not _is_loopback(bound):
-        rule = "can be reached by other machines, and --no-auth asks for no key"
+        rule = "is reachable from other machines; --no-auth is only for this machine"
         remedy = "leave --host out, or leave --no-auth out"
         raise Refused("host", host, rule, remedy=remedy)
 

@@ -427,9 +427,11 @@ _LISTED = {"account", "agent", "conversation", "key", "sandbox", "user", "worksp
 def _where_listed(failure: Failure) -> str | None:
     from workspaces.errors import NotFound
 
-    if not isinstance(failure, NotFound) or failure.what not in _LISTED:
+    if not isinstance(failure, NotFound):
         return None
-    return f"`harness {failure.what} list` lists them"
+    if failure.what == "file":
+        return "`harness ls WORKSPACE` lists them"
+    return f"`harness {failure.what} list` lists them" if failure.what in _LISTED else None
 
 
 def _in_json(character: re.Match[str]) -> str:

@@ -128,7 +128,7 @@ _ENDS: dict[Status, str] = {
     "out_of_time": "The agent used all its time without an answer; say “go on” to continue.",
     "out_of_money": "The agent reached the cost limit of a turn without an answer.",
     "cut": "The answer was cut off at the agent's limit of output tokens.",
-    "interrupted": "The turn was ended before there was an answer.",
+    "interrupted": "The turn was cancelled.",
 }
 
 

@@ -68,7 +68,7 @@ def ls(
         from harness.cli.files.workspaces import list_
 
         if revision is not None:
-            raise typer.BadParameter("name the workspace whose revision you mean")
+            raise typer.BadParameter("name the workspace too: `harness ls WORKSPACE -r REVISION`")
         list_(home, as_json)
         return
     from harness.presentation.file_json import listing

@@ -220,7 +220,7 @@ def restore(
     from harness.presentation.file_json import written_document
 
     if (revision is None) != previous:
-        raise typer.BadParameter("name one: --revision ID, or --previous")
+        raise typer.BadParameter("give either --revision ID or --previous")
     with committed(workspace, home, as_json) as (place, person):
         written = place.restore(path, revision or _before_last_change(place, path), by=person)
     if as_json:
@@ -309,7 +309,7 @@ def _with_edits(files: OpenedFiles, workspace: str) -> Workspace:
     except (Unavailable, WorkspaceBusy) as failure:
         if not place.history.is_there:
             raise
-        notes().print(f"without uncommitted edits by hand: {failure}", markup=False)
+        notes().print(f"edits by hand are not included: {failure}", markup=False)
     return place
 
 

@@ -97,6 +97,6 @@ def _read(source: Path) -> bytes:
             raise OverLimit(str(source), maximum=BYTES_MAX, actual=size, unit="bytes")
         return source.read_bytes()
     except FileNotFoundError as error:
-        raise NotFound("file", str(source)) from error
+        raise NotFound("local file", str(source)) from error
     except OSError as error:
         raise Unavailable(str(source), error.strerror or str(error)) from error

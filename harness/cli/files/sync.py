@@ -231,7 +231,7 @@ def _print_report(
         console.print(f"  merged: {visible(path)}", markup=False)
     for path in _each_once(report.conflicts):
         console.print(
-            f"  conflict: {visible(path)} keeps the local version, beside that of S3", markup=False
+            f"  conflict: both versions are kept; {visible(path)} is the local one", markup=False
         )
     for problem in refused:
         console.print(f"  skipped: {problem.path!r} {problem.detail}", markup=False)

@@ -70,10 +70,8 @@ def list_(
     with opened(home, as_json=as_json) as harness:
         agent_id = harness.agents.get(agent).id if agent is not None else None
         names = {record.id: record.name for record in harness.agents.list()}
-        shown = [
-            {**_summary(harness, one), "begins": _first_words(harness, one)}
-            for one in harness.conversations.list(agent_id, limit=limit)
-        ]
+        listed = harness.conversations.list(agent_id, limit=limit)
+        shown = [_listed(harness, conversation) for conversation in listed]
     if as_json:
         print_json({"conversations": shown})
         return
@@ -243,6 +241,11 @@ def _summary(harness: Harness, conversation: Conversation) -> dict[str, Any]:
     return conversation_document(conversation, harness.conversations.transcript(conversation))
 
 
+def _listed(harness: Harness, conversation: Conversation) -> dict[str, Any]:
+    """Return the summary of a conversation with its first words."""
+    return {**_summary(harness, conversation), "begins": _first_words(harness, conversation)}
+
+
 def _first_words(harness: Harness, conversation: Conversation) -> str:
     """Return the beginning of the first message of a person, in one line."""
     entries = harness.conversations.transcript(conversation).page(FIRST_ENTRIES, after=None)
@@ -308,7 +311,7 @@ def _lines(file: str) -> Iterator[str]:
         with Path(file).open(encoding="utf-8") as stream:
             yield from stream
     except FileNotFoundError as error:
-        raise NotFound("file", file) from error
+        raise NotFound("local file", file) from error
     except (
         OSError,
         ValueError,

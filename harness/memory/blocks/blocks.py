@@ -389,4 +389,4 @@ def _line(place: BlockPlace, hit: RecallHit) -> BlockLine:
 
 
 def _no_block(place: BlockPlace) -> NotFound:
-    return NotFound("block", place.name, remedy="write it first: nothing creates one by itself")
+    return NotFound("block", place.name, remedy="write it first: it begins with your first write")

@@ -70,7 +70,7 @@ def checked(data: Mapping[str, Any], actions: Sequence[str], *, watches: bool) -
     """
     answer = parse(ReExamination, data)
     if not answer.notes.strip():
-        raise Refused("notes", answer.notes, "is empty")
+        raise Refused("notes", answer.notes, "is empty", message="the notes are empty")
     action = answer.suggested_action
     if actions and action not in actions:
         raise Refused("suggested_action", action, f"must be one of {', '.join(actions)}")

@@ -69,11 +69,11 @@ def check_key(key: str) -> str:
     Raises: Refused if it is no key.
     """
     if not key:
-        raise Refused("key", key, "is empty")
+        raise Refused("key", key, "is empty", message="the key is empty")
     if len(key) > KEY_CHARACTERS_MAX:
         raise Refused("key", key, f"is longer than {KEY_CHARACTERS_MAX} characters")
     if key != key.strip():
-        raise Refused("key", key, "begins or ends with a blank")
+        raise Refused("key", key, "begins or ends with a space")
     if any(unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} for character in key):
         raise Refused("key", key, "contains a control character or a line break")
     return key
@@ -86,7 +86,7 @@ def check_value(value: str) -> str:
     """
     value = value.replace("\r\n", "\n")
     if not value.strip():
-        raise Refused("value", value, "is blank")
+        raise Refused("value", value, "is empty", message="the value is empty")
     if len(value) > VALUE_CHARACTERS_MAX:
         raise OverLimit("value", maximum=VALUE_CHARACTERS_MAX, actual=len(value), unit="characters")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):

@@ -71,7 +71,7 @@ def read_fact(path: WorkspacePath, data: bytes) -> FactFile:
     key, problems = _key(path, said), list[str]()
     value = document.body.replace("\r\n", "\n").removesuffix("\n")
     if not value.strip():
-        raise Refused(path, None, "says nothing: it has no text below its front matter")
+        raise Refused(path, None, "has no text below its front matter")
     if len(value) > VALUE_CHARACTERS_MAX:
         problems.append(
             f"its text has {len(value):,} characters; a fact has at most {VALUE_CHARACTERS_MAX:,}"
@@ -165,7 +165,7 @@ def _front(path: WorkspacePath, document: _Document) -> dict[str, Any]:
 def _key(path: WorkspacePath, said: Mapping[str, Any]) -> str:
     key = said.get("key", path.name.removesuffix(".md"))
     if not isinstance(key, str):
-        raise Refused(path, None, "has a key that is no text")
+        raise Refused(path, None, "has a key that is not a text")
     return check_key(key)
 
 

@@ -203,7 +203,7 @@ class Facts:
                 workspace.change(list(batch.edits), batch.content, by=by)
                 break
         else:
-            raise Unavailable("the facts", "they change faster than they can be written")
+            raise Unavailable("the facts", "other programs keep changing them", remedy="try again")
         written = [entry for entry, fate in zip(checked, fates, strict=True) if fate != "kept"]
         for entry in written:
             if is_person:
@@ -231,7 +231,7 @@ class Facts:
             with suppress(_Moved):
                 workspace.change(list(edits), partial(_contents, edits), by=self._author)
                 return
-        raise Unavailable("the facts", "they change faster than they can be written")
+        raise Unavailable("the facts", "other programs keep changing them", remedy="try again")
 
     def change(
         self,
@@ -334,7 +334,9 @@ class Facts:
                     raise
             except _Moved as failure:
                 moved = failure
-        raise Unavailable("the fact", "it changes faster than it can be written") from moved
+        raise Unavailable(
+            "the fact", "other programs keep changing it", remedy="try again"
+        ) from moved
 
     def _edit(
         self,

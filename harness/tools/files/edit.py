@@ -43,9 +43,7 @@ def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
         if written.revision is None:
             return note.strip() or f"{path} is as it was: `old` and `new` are the same."
         return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}.{note}"
-    raise Refused(
-        "path", path, "is changed by others too often to be edited now", remedy="try again"
-    )
+    raise Refused("path", path, "keeps changing: other programs write to it", remedy="try again")
 
 
 def replaced(

@@ -55,9 +55,7 @@ def _write(arguments: WriteInput, context: ToolContext, call_id: str) -> str:
         if written.put_back is not None:
             note += f" {put_back_note(written.put_back)}"
         return _answer(path, data, is_new=written.revision is not None) + note
-    raise Refused(
-        "path", path, "is changed by others too often to be written now", remedy="try again"
-    )
+    raise Refused("path", path, "keeps changing: other programs write to it", remedy="try again")
 
 
 def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:

@@ -32,9 +32,8 @@ def test_unknown_names_are_not_found_with_a_remedy(born: Terminal) -> None:
         error = ended.refused("not_found").json["error"]
         assert error["code"] == "not_found"
         assert error["message"]
-        if "no file" not in error["message"]:
-            assert error["remedy"].endswith(" lists them")
-            assert error["remedy"] in ended.stderr
+        assert error["remedy"].endswith(" lists them")
+        assert error["remedy"] in ended.stderr
     for ended in born.all(("chat", "nix"), UNKNOWN[0], UNKNOWN[-1]):
         assert ended.refused("not_found").out == ""
 
@@ -65,6 +64,12 @@ INVALID = [
 def test_an_empty_message_is_refused(born: Terminal) -> None:
     ended = born("run", "").refused("invalid")
     assert ended.stderr.endswith("error (invalid): the message is empty\n")
+
+
+def test_a_missing_local_file_is_not_looked_for_in_a_workspace(born: Terminal) -> None:
+    ended = born("conversation", "import", "/nix.jsonl").refused("not_found")
+    assert "there is no local file '/nix.jsonl'" in ended.stderr
+    assert "harness ls" not in ended.stderr
 
 
 def test_an_invalid_value_is_refused_with_its_field(born: Terminal) -> None:

@@ -37,7 +37,7 @@ class MyDecisionsOutput(ToolOutput):
 def _my_decisions(arguments: MyDecisionsArguments, call: McpCall) -> MyDecisionsOutput:
     principal = call.caller.services.principal
     if not principal.may_configure or principal.user_id != principal.owner.id:
-        raise Forbidden("read the decisions of an agent, which are its owner's")
+        raise Forbidden("read an agent's decisions")
     agent = call.caller.agent(arguments.agent_id)
     decisions = call.caller.services.decisions
     views = [view.as_json() for view in decisions.list(agent.id, limit=arguments.limit)]

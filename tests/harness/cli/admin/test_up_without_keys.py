@@ -78,12 +78,12 @@ def test_the_curl_of_the_rows_runs_without_a_key_and_with_one(terminal: Terminal
         return json.loads(done.stdout)
 
     with served(terminal, "--no-auth") as (port, lines):
-        assert "No key is asked for" in lines[0]
+        assert "No key is required" in lines[0]
         made = run(port)
         assert made["success"] is True
         assert (made["data"]["key"], made["data"]["pinned"]) == ("deploy-cmd", True)
         doctor = terminal("doctor")
-        assert f"http://127.0.0.1:{port} asks for no key (--no-auth)" in doctor.out
+        assert f"http://127.0.0.1:{port} requires no key (--no-auth)" in doctor.out
     assert "asks for no key" not in terminal("doctor").out
     with served(terminal) as (port, _):
         assert run(port)["success"] is False

@@ -41,7 +41,7 @@ def test_without_a_terminal_a_waiting_turn_names_the_approve_command(harness: Te
     approved = harness("approve", "c1", "--yes").done()
     assert approved.out == "I have written to MEMORY.md: tea is green.\n"
     assert "green" in memory(harness)
-    harness("approve", "c1").refused("not_found", "call that waits")
+    harness("approve", "c1").refused("not_found", "no call waits in this conversation")
     shown = harness("conversation", "show", "c1").done().out
     assert "  allowed  " in shown
 
