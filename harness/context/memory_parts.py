@@ -128,9 +128,9 @@ def _part(sized: _Sized, share: int, render: Render) -> PromptPart:
         False,
         text,
         memory.revision,
-        shown.entries_left_out + notes_left_out,
-        shown.lines_left_out + notes_left_out,
-        notes_left_out,
+        entries_left_out=shown.entries_left_out + notes_left_out,
+        lines_left_out=shown.lines_left_out + notes_left_out,
+        notes_left_out=notes_left_out,
     )
 
 

@@ -142,15 +142,13 @@ class History:
         """Return the revision that a view shows. An abbreviated id is completed.
 
         Raises: Refused when the view is no hexadecimal id; NotFound when no revision has it."""
-        tip = self.tip()
-        if view in (HEAD, tip):
+        if view in (HEAD, tip := self.tip()):
             return tip
         if not _HEXADECIMAL.fullmatch(view):
             raise Refused("revision", view, "is not the hexadecimal id of a revision")
+        wanted = f"{view}^{{commit}}"
         try:
-            printed = self._git(
-                "rev-parse", "--verify", "--quiet", "--end-of-options", view + "^{commit}"
-            )
+            printed = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         except Unavailable:
             raise NotFound("revision", view, remedy="`harness log` lists them") from None
         return RevisionId(printed.decode().strip())
@@ -454,9 +452,8 @@ class History:
             "--",
             *([path] if path else []),
         )
-        return Difference(
-            before, after, parse_patch(out.decode(errors="replace"), self._objects.size)
-        )
+        files = parse_patch(out.decode(errors="replace"), self._objects.size)
+        return Difference(before, after, files)
 
     def blame(self, path: WorkspacePath, view: View = HEAD) -> list[BlamedLine]:
         """Return every line of a file with its author, stamp, conversation and turn.
