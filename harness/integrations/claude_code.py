@@ -2,7 +2,8 @@
 prompt.
 
 The format is that of `settings.json`: `autoMemoryDirectory` (ignored in a project's shared `settings.json`,
-so the local one is used) and `hooks.SessionStart`, whose commands' output becomes part of the context.
+so the local one is used) and `hooks`, where the output of the commands of `SessionStart` and
+`UserPromptSubmit` becomes part of the context.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from harness.runtime.settings import configured_directory
 
 _MEMORY = ["autoMemoryDirectory"]
 _HOOKS = ["hooks"]
-_START = ["hooks", "SessionStart"]
+_EVENTS = (["hooks", "SessionStart"], ["hooks", "UserPromptSubmit"])
 
 
 class ClaudeCode:
@@ -25,7 +26,7 @@ class ClaudeCode:
     name = "claude-code"
     begin = "harness use claude-code --workspace W"
     empty = "{}\n"
-    prompt_options = ()  # Claude Code describes the directory itself
+    prompt_options = ("--hook",)  # Claude Code describes the directory itself
     advice = "use/claude-code.md"
 
     def file(self, project: Path | None) -> Path:
@@ -36,14 +37,17 @@ class ClaudeCode:
     def used(self, text: str, use: Use) -> str:
         text = with_value(text, _MEMORY, use.root)
         hook = {"type": "command", "command": use.command, "timeout": HOOK_TIMEOUT_S}
-        return with_item(text, _START, {"hooks": [hook]})
+        for event in _EVENTS:
+            text = with_item(text, event, {"hooks": [hook]})
+        return text
 
     def unused(self, text: str, use: Use, before: str) -> str:
         if value_at(text, _MEMORY) == use.root:
             old = value_at(before, _MEMORY)
             text = without(text, _MEMORY) if old is None else with_value(text, _MEMORY, old)
-        text = without_items(text, _START, lambda item: _runs(item, use.command))
-        for path in (_START, _HOOKS):
+        for event in _EVENTS:
+            text = without_items(text, event, lambda item: _runs(item, use.command))
+        for path in (*_EVENTS, _HOOKS):
             if not value_at(text, path) and value_at(before, path) is None:
                 text = without(text, path)
         return text

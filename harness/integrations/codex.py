@@ -1,8 +1,9 @@
 """The integration of Codex: each session begins with the prompt and the directory of its files, which Codex's
 sandbox may then write.
 
-The format is that of `config.toml`: `[[hooks.SessionStart]]`, whose commands' output becomes part of the
-context once a person has trusted them, and `sandbox_workspace_write.writable_roots`.
+The format is that of `config.toml`: `[[hooks.SessionStart]]` and `[[hooks.UserPromptSubmit]]`, where the
+output of the commands becomes part of the context once a person has trusted them, and
+`sandbox_workspace_write.writable_roots`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from harness.runtime.settings import configured_directory
 from workspaces.errors import Refused
 
 _SANDBOX, _ROOTS = "sandbox_workspace_write", "writable_roots"
-_HOOKS, _START = "hooks", "SessionStart"
+_HOOKS, _EVENTS = "hooks", ("SessionStart", "UserPromptSubmit")
 
 
 class Codex:
@@ -27,7 +28,7 @@ class Codex:
     name = "codex"
     begin = "harness use codex --workspace W"
     empty = ""
-    prompt_options = ("--where",)
+    prompt_options = ("--where", "--hook")
     advice = "use/codex.md"
 
     def file(self, project: Path | None) -> Path:
@@ -42,17 +43,11 @@ class Codex:
             sandbox = document.setdefault(_SANDBOX, tomlkit.table())
             sandbox.setdefault(_ROOTS, tomlkit.array()).append(use.root)
             hooks = document.setdefault(_HOOKS, tomlkit.table(is_super_table=True))
-            hook = tomlkit.table()
-            hook.append("type", "command")
-            hook.append("command", use.command)
-            hook.append("timeout", HOOK_TIMEOUT_S)
-            entry = tomlkit.table()
-            entry.append("hooks", tomlkit.aot())
-            entry["hooks"].append(hook)
-            hooks.setdefault(_START, tomlkit.aot()).append(entry)
+            for event in _EVENTS:
+                hooks.setdefault(event, tomlkit.aot()).append(_hook(use.command))
         except (TOMLKitError, AttributeError, TypeError) as error:
             rule = f"does not have the documented form ({error})"
-            raise Refused("configuration", _START, rule, remedy="change it by hand") from error
+            raise Refused("configuration", _HOOKS, rule, remedy="change it by hand") from error
         return tomlkit.dumps(document)
 
     def unused(self, text: str, use: Use, before: str) -> str:
@@ -62,15 +57,28 @@ class Codex:
         if use.root in roots:
             roots.remove(use.root)
         hooks = document.get(_HOOKS, {})
-        starts = hooks.get(_START, [])
-        for entry in [entry for entry in starts if _runs(entry, use.command)]:
-            starts.remove(entry)
-        for table, key, of in ((sandbox, _ROOTS, _SANDBOX), (hooks, _START, _HOOKS)):
+        for event in _EVENTS:
+            entries = hooks.get(event, [])
+            for entry in [entry for entry in entries if _runs(entry, use.command)]:
+                entries.remove(entry)
+        ours = [(sandbox, _ROOTS, _SANDBOX), *((hooks, event, _HOOKS) for event in _EVENTS)]
+        for table, key, of in ours:
             if key in table and not table[key] and key not in old.get(of, {}):
                 del table[key]
             if of in document and not table and of not in old:
                 del document[of]
         return tomlkit.dumps(document)
+
+
+def _hook(command: str) -> Any:
+    hook = tomlkit.table()
+    hook.append("type", "command")
+    hook.append("command", command)
+    hook.append("timeout", HOOK_TIMEOUT_S)
+    entry = tomlkit.table()
+    entry.append("hooks", tomlkit.aot())
+    entry["hooks"].append(hook)
+    return entry
 
 
 def _parsed(text: str) -> Any:

@@ -55,7 +55,8 @@ def use(
 
     The command shows how it would change the program's configuration, and asks. Claude Code keeps its
     automatic memory in the workspace. Codex may write to the workspace. Both begin each session with the
-    output of `harness prompt`. The rest of their configuration does not change.
+    output of `harness prompt`, and are told what has changed before each of your prompts. The rest of their
+    configuration does not change.
     """
     from harness.integrations.config_edit import Configurations
 

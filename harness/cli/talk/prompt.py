@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from harness.cli.console.console import HomeOption, JsonOption, notes, opened, print_json, say
+from harness.cli.console.console import (
+    HomeOption,
+    JsonOption,
+    notes,
+    opened,
+    print_json,
+    read_input,
+    say,
+)
 from harness.cli.talk.memory_policy import MemoryPolicyOption, parse_policy
 
 if TYPE_CHECKING:
@@ -30,6 +40,10 @@ def prompt(
         bool,
         typer.Option("--where", help="Add the path of the workspace's files on this machine."),
     ] = False,
+    hook: Annotated[
+        bool,
+        typer.Option("--hook", help="Answer a hook of Claude Code or Codex: what is new to it."),
+    ] = False,
     conversation: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +64,13 @@ def prompt(
 
     The prompt is printed part by part. In an existing conversation, memory is shown as it was at the start
     of the session. Later changes follow, each with the number of the message that carries it.
+
+    With `--hook`, the answer is JSON for the program that calls: at the start of a session the memory, before
+    a later prompt what has changed since. `harness use` installs it.
     """
+    if hook:
+        _answer_hook(workspace, home, with_place=where)
+        return
     length = ""
     with opened(home, as_json=as_json) as harness:
         policy = parse_policy(memory_policy)
@@ -75,6 +95,35 @@ def prompt(
     say("\n\n".join(_text(part) for part in parts))
     if length:
         notes().print(length, markup=False, style="dim")
+
+
+def _answer_hook(reference: str | None, home: Path | None, *, with_place: bool) -> None:
+    """Print the answer to a hook's call, or nothing if nothing is new to the session."""
+    from harness.integrations.hook_session import HookSessions, hook_call
+    from harness.presentation.hook_context import HookContext
+    from workspaces.errors import NotFound, Refused
+
+    if reference is None:
+        raise Refused("--hook", None, "needs a workspace")
+    call = hook_call(b"" if sys.stdin is None or sys.stdin.isatty() else read_input())
+    with opened(home) as harness:
+        workspace = harness.workspaces.get(reference)
+        workspace.commit_edits()
+        place = _location(harness, reference)["text"] if with_place else ""
+        context = HookContext(workspace, harness.rooms.clock, harness.facts.indexes, place)
+        sessions, tip = HookSessions(harness.settings.home.used / "sessions"), workspace.tip()
+        told = sessions.told(call.session, workspace.id) if call.session else None
+        try:
+            if call.event == "SessionStart" or (told is None and call.session):
+                text = context.whole()
+            else:
+                text = "" if told is None or told == tip else context.news(told)
+        except NotFound:  # the history was replaced since
+            text = context.whole()
+        if call.session and tip is not None:
+            sessions.note(call.session, workspace.id, tip)
+    if text:
+        print_json(call.answer(text))
 
 
 def _reminder(request: PromptRequest, message: str | None) -> list[dict[str, Any]]:
@@ -133,7 +182,8 @@ def _of_workspace(harness: Harness, reference: str, revision: str | None) -> lis
 
     workspace = harness.workspaces.get(reference)
     view = HEAD if revision is None else revision
-    parts = workspace_prompt(workspace, harness.rooms.clock, view=view)
+    facts = harness.facts.indexes
+    parts = workspace_prompt(workspace, harness.rooms.clock, facts=facts, view=view)
     return [{**part.as_json(), "characters": len(part.text)} for part in parts]
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import threading
+import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,21 +41,58 @@ def test_use_shows_the_settings_change_applies_and_reverts_the_change(
     assert (told["applied"], told["file"]) == (True, str(file))
     settings = json.loads(file.read_text())
     assert settings["autoMemoryDirectory"] == root
-    (entry,) = settings["hooks"]["SessionStart"]
-    hook = subprocess.run(
-        ["sh", "-c", entry["hooks"][0]["command"]],
-        env=harness.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=REAL_S_MAX,
-    )
-    assert hook.stdout == harness("prompt", "notes").out
+    assert hooked(harness, settings, "SessionStart") == harness("prompt", "notes").out.strip()
     again = harness("use", "claude-code").done()
     assert "already has this setting" in again.stderr
     harness("use", "claude-code", "--undo", "--yes").done()
     assert file.read_text() == '{\n  "model": "opus"\n}\n'
     harness("use", "claude-code", "--undo", "--yes").refused("not_found")
+
+
+def hooked(harness: Terminal, settings: Any, event: str, session: str | None = None) -> str | None:
+    """Call the hook of an event as the programs do, and return what their model is told."""
+    (entry,) = settings["hooks"][event]
+    stated = {"hook_event_name": event, "prompt": "hello", "cwd": "/"}
+    ended = subprocess.run(
+        ["sh", "-c", entry["hooks"][0]["command"]],
+        env=harness.environment(),
+        input=json.dumps(stated | ({} if session is None else {"session_id": session})),
+        capture_output=True,
+        text=True,
+        timeout=REAL_S_MAX,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    if not ended.stdout:
+        return None
+    answer = json.loads(ended.stdout)["hookSpecificOutput"]
+    assert set(answer) == {"hookEventName", "additionalContext"}
+    assert answer["hookEventName"] == event
+    return answer["additionalContext"]
+
+
+def test_what_one_program_writes_is_told_to_the_others_before_their_next_prompt(
+    harness: Terminal, tmp_path: Path
+) -> None:
+    harness("use", "claude-code", "--yes").done()
+    harness("use", "codex", "--yes").done()
+    claude = json.loads((tmp_path / "user/.claude/settings.json").read_text())
+    codex = tomllib.loads((tmp_path / "user/.codex/config.toml").read_text())
+    root = Path(harness("path", "notes").done().out.strip())
+    assert str(root) in str(hooked(harness, codex, "SessionStart", "a"))
+    assert hooked(harness, claude, "SessionStart", "b")
+    assert hooked(harness, codex, "UserPromptSubmit", "a") is None  # nothing is new
+    with (root / "MEMORY.md").open("a") as memory:  # as Claude Code saves
+        memory.write("- the staging server is called heron\n")
+    told = hooked(harness, codex, "UserPromptSubmit", "a")
+    assert told is not None and "+ - the staging server is called heron" in told
+    assert "never an" in told and "<memory-change" in told
+    assert hooked(harness, codex, "UserPromptSubmit", "a") is None
+    harness("memory", "add", "tea", "Likes green tea.", "-w", "notes").done()
+    told = hooked(harness, claude, "UserPromptSubmit", "b")
+    assert told is not None and "green tea" in told and "heron" in told
+    assert "green tea" in str(hooked(harness, codex, "UserPromptSubmit", "a"))
+    assert "heron" in str(hooked(harness, codex, "UserPromptSubmit", "new"))  # it began elsewhere
+    assert hooked(harness, codex, "UserPromptSubmit") is None  # nobody can tell what it knows
 
 
 def test_a_project_can_use_a_workspace_of_its_own(harness: Terminal, tmp_path: Path) -> None:
