@@ -125,6 +125,10 @@ class AgentCatalog:
         """
         return self._catalog.get(reference).id
 
+    def ids(self) -> Sequence[AgentId]:
+        """Return the ids of all agents."""
+        return [agent.id for agent in self._catalog.list()]
+
     def list(self) -> list[AgentRecord]:
         return self._catalog.list()
 

@@ -19,6 +19,7 @@ from harness.billing.price import Prices, own_prices
 from harness.bootstrap.job_kinds import Flushing, job_kinds
 from harness.bootstrap.learning_services import learning_services
 from harness.bootstrap.local_files import clock_of, embedder_of, protection_of_memory
+from harness.bootstrap.memorizer import open_memorizer
 from harness.bootstrap.model_catalog import ModelCatalog
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
@@ -27,6 +28,7 @@ from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
 from harness.learning.budget import DailyLimit
 from harness.learning.learning import LEARN, LEARNING_AT_ONCE_MAX, Learning
+from harness.memorize.memorize import Memorizer
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.decisions.decision_files import DecisionFiles
 from harness.memory.facts.fact_catalog import FactCatalog
@@ -139,6 +141,7 @@ class PrincipalServices:
     agents: AgentCatalog
     blocks: Blocks
     facts: FactCatalog
+    memorizer: Memorizer
     conversations: Conversations
     jobs: Jobs
     webhooks: Webhooks
@@ -299,7 +302,7 @@ class Application:
             principal,
             workspaces,
             agent_id_of=agents.id_of,
-            agent_ids=lambda: [agent.id for agent in agents.list()],
+            agent_ids=agents.ids,
             sync_records=partial(self._sync_records, account_id),
         )
         conversations = Conversations(
@@ -317,7 +320,22 @@ class Application:
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
         decisions = Decisions(run_records, DecisionFiles(workspaces, clock), cards, clock)
-        facts = FactCatalog(principal, workspaces, agents.id_of, self._fact_indexes)
+        facts = FactCatalog(
+            principal,
+            workspaces,
+            agents.id_of,
+            self._fact_indexes,
+            settings.fact_secrets == "allow",
+        )
+        memorizer = open_memorizer(
+            facts,
+            conversations,
+            settings,
+            agent_ids=agents.ids,
+            records=records,
+            large=self._large,
+            clock=clock,
+        )
         learning = learning_services(
             principal=principal,
             agents=agents,
@@ -344,6 +362,7 @@ class Application:
             clock=clock,
             registry=None if self.place is None else self.place.registry(account_id),
             forget_webhooks=webhooks.forget,
+            delete_archives=memorizer.archives.delete_of,
             delete_runs=partial(delete_runs_of, run_records, memories, schedule_jobs),
         )
         dispatcher = Dispatcher(
@@ -390,6 +409,7 @@ class Application:
             agents=agents,
             blocks=blocks,
             facts=facts,
+            memorizer=memorizer,
             conversations=conversations,
             jobs=self.jobs,
             webhooks=webhooks,

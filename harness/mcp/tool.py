@@ -35,7 +35,7 @@ TEXT_BYTES_MAX = ANSWER_BYTES_MAX - ITEMS_BYTES_MAX - 4 * 1024
 APP = "ui://harness/memory"
 """The page of an MCP App: it shows a tool's answer inside hosts that can."""
 
-I = TypeVar("I", bound="ToolInput")  # noqa: E741 - the input of a tool
+I = TypeVar("I", bound=StrictModel)  # noqa: E741 - the input of a tool
 O = TypeVar("O", bound="ToolOutput")  # noqa: E741 - the output of a tool
 T = TypeVar("T", bound=BaseModel)
 

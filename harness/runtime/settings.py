@@ -38,6 +38,7 @@ VARIABLES = {
     "s3": "HARNESS_S3",
     "transcripts": "HARNESS_TRANSCRIPTS",
     "webhooks_private": "HARNESS_WEBHOOKS_PRIVATE",
+    "fact_secrets": "HARNESS_FACT_SECRETS",
     "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
 """The settings that `harness.yaml` may hold, with their variables."""
@@ -91,6 +92,8 @@ class Settings:
     in `PATH`. Each is an agent's own directory or a person's home."""
     webhooks_private: bool = False
     """`true` lets webhooks go to addresses that are not public, such as those of this machine."""
+    fact_secrets: str = "refuse"
+    """What happens to a fact that holds a secret: `refuse` or `allow`."""
     clock_shift: str | None = None
     """Seconds by which this home's clock is ahead of the true time, to rehearse schedules."""
     anthropic_api_key: str | None = field(default=None, repr=False)
@@ -126,6 +129,7 @@ def read_settings(
     _check_shift(values.get("clock_shift"))
     if "webhooks_private" in values:
         values["webhooks_private"] = _switch("webhooks_private", values["webhooks_private"])
+    _check_fact_secrets(values.get("fact_secrets", "refuse"))
     return Settings(
         home=opened,
         admin_key=environment.get("HARNESS_ADMIN_KEY") or None,
@@ -188,6 +192,11 @@ def _switch(key: str, value: str) -> bool:
     if value not in {"true", "false"}:
         raise Refused(key, value, "must be true or false")
     return value == "true"
+
+
+def _check_fact_secrets(value: str) -> None:
+    if value not in ("refuse", "allow"):
+        raise Refused("fact_secrets", value, "must be refuse or allow")
 
 
 def _file_text(home: Home) -> str:

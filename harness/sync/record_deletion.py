@@ -77,6 +77,8 @@ class RecordDeletion:
     forget_webhooks: Callable[[], None]
     delete_runs: Callable[[AgentId], int]
     """Deletes the runs of an agent, and returns their number."""
+    delete_archives: Callable[[UserId], int]
+    """Deletes the archived conversations of a user, and returns their number."""
 
     def workspace(self, reference: str, *, force: bool = False) -> DeletionReport:
         """Delete a workspace. With `force`, the mounts that agents have of it are left out from then on.
@@ -129,6 +131,7 @@ class RecordDeletion:
         for key_id in keys:
             self.keys.revoke(key_id)
         conversations = self.conversations.delete_of(record.id)
+        self.delete_archives(record.id)
         trash = self._private_workspaces(record.id)
         self.users.delete(record.id)
         return DeletionReport(record.id, record.name, trash, keys, conversations)
@@ -147,6 +150,8 @@ class RecordDeletion:
         trash = tuple(
             self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
         )
+        for user in self.users.list():
+            self.delete_archives(user.id)
         for sandbox in self.sandboxes.list():
             self.sandboxes.delete(sandbox.id)
         keys = tuple(key.id for key in self.keys.list())

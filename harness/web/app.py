@@ -37,7 +37,7 @@ from harness.web.pages.every_page import PAGES
 from harness.web.pages.parts.route import failure_page
 from harness.web.routes import health, metrics
 from harness.web.routes.files import files, history, recall
-from harness.web.routes.memory import blocks, facts
+from harness.web.routes.memory import archives, blocks, facts, memories
 from harness.web.routes.records import (
     accounts,
     agents,
@@ -66,6 +66,8 @@ ROUTERS = (
     blocks.router,
     facts.agent_router,
     facts.workspace_router,
+    memories.router,
+    archives.router,
     turns.router,
     conversations.router,
     prompts.router,

@@ -16,10 +16,12 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from harness.mcp.caller import McpCaller
+from harness.mcp.caller import NO_CONVERSATIONS, McpCaller
 from harness.mcp.server import McpServer
+from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.caller import services_of
 from harness.web.http.errors import refused
+from harness.web.http.local_reader import readable_conversations
 from workspaces.errors import Failure, Unauthorized
 
 PATH = "/mcp"
@@ -50,7 +52,11 @@ class McpEndpoint:
         try:
             if "authorization" not in request.headers:
                 raise Unauthorized
-            request.state.mcp_caller = McpCaller(await services_of(request))
+            services = await services_of(request)
+            local = await run_in_thread(readable_conversations, request, services.principal)
+            request.state.mcp_caller = McpCaller(
+                services, local_conversations=local or NO_CONVERSATIONS
+            )
         except Failure as failure:
             await refused(failure)(scope, receive, send)
             return

@@ -58,7 +58,7 @@ def mcp(
     with opened(home) as harness:
         if workspace is not None:
             harness.workspaces.record(workspace)  # a wrong name is refused now, not at each call
-        local = local_conversations(harness.settings)
+        local = local_conversations(harness.settings, harness.rooms.memorizer.own)
         agent = os.environ.get(AGENT) or None
         serve(McpCaller(harness.rooms, workspace, agent, local_conversations=local))
 

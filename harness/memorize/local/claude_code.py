@@ -19,6 +19,7 @@ from harness.memorize.local.local_message import (
     LocalTranscript,
     MessagePlace,
     SaidPart,
+    TranscriptPart,
     shown_title,
     stamp_at,
 )
@@ -118,7 +119,6 @@ def conversation(session: SessionFile) -> LocalConversation:
         shown_title(title or first or ""),
         project,
         updated_at=stamp_at(session.file.stat().st_mtime),
-        file=session.file,
         parent=session.parent,
     )
 
@@ -141,7 +141,8 @@ def read_session(session: SessionFile) -> LocalTranscript:
                 place = MessagePlace(session.file, line.offset, line.index)
                 nodes[uuid] = _node(line.event, place, sidechains)
     shown = [node.place for node in _active(nodes) if node.is_shown]
-    return LocalTranscript(tuple(sorted(shown, key=_raw_index)), skipped)
+    parts = (TranscriptPart(session.file, 0),)
+    return LocalTranscript(tuple(sorted(shown, key=_raw_index)), skipped, parts)
 
 
 def said_part(event: Mapping[str, Any], *, sidechains: bool = False) -> SaidPart | None:

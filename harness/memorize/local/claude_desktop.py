@@ -47,8 +47,8 @@ def _listed(file: Path, said: Mapping[str, Any], session: SessionFile | None) ->
         shown_title(text_in(said, "title") or text_in(said, "initialMessage") or ""),
         text_in(said, "cwd"),
         stamp_at(changed_s),
-        None if session is None else session.file,
         is_archived=said.get("isArchived") is True,
+        has_messages=session is not None,
     )
 
 

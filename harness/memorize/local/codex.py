@@ -21,6 +21,7 @@ from harness.memorize.local.local_message import (
     LocalTranscript,
     MessagePlace,
     SaidPart,
+    TranscriptPart,
     shown_title,
     stamp_at,
 )
@@ -156,7 +157,6 @@ def conversation(rollout: Rollout, name: str | None) -> LocalConversation:
         shown_title(name or first),
         text_in(meta, "cwd"),
         updated_at=stamp_at(rollout.file.stat().st_mtime),
-        file=rollout.file,
         parent=text_in(meta, "parent_thread_id"),
         is_archived=rollout.is_archived,
     )
@@ -169,8 +169,10 @@ def read_thread(rollout: Rollout, known: Mapping[str, Rollout]) -> LocalTranscri
     """
     parts, skipped = _parts(rollout, known), SkippedLines()
     places: list[tuple[MessagePlace, bool]] = []
+    read: list[TranscriptPart] = []
     before = 0
     for file, until in parts:
+        read.append(TranscriptPart(file, before, until))
         last = -1
         with opened_transcript(file) as opened:
             for line in read_lines(opened, file, skipped, until=until):
@@ -178,7 +180,7 @@ def read_thread(rollout: Rollout, known: Mapping[str, Rollout]) -> LocalTranscri
                 place = MessagePlace(file, line.offset, before + line.index)
                 _take(line.event, place, places, skipped)
         before += last + 1
-    return LocalTranscript(tuple(place for place, _ in places), skipped)
+    return LocalTranscript(tuple(place for place, _ in places), skipped, tuple(read))
 
 
 def said_part(event: Mapping[str, Any]) -> SaidPart | None:

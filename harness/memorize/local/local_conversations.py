@@ -6,12 +6,12 @@ of the file stay. A reader finds the places of all messages first, and then read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from harness.memorize.local import claude_code, claude_desktop, codex
 from harness.memorize.local.local_message import (
@@ -21,8 +21,16 @@ from harness.memorize.local.local_message import (
     MessagePlace,
     Provider,
     SaidPart,
+    TranscriptPart,
+    WholeConversation,
+    raw_event_text,
 )
-from harness.memorize.local.transcript_file import SkippedLines, opened_transcript, read_line
+from harness.memorize.local.transcript_file import (
+    SkippedLines,
+    opened_transcript,
+    read_line,
+    read_lines,
+)
 from harness.runtime.settings import Settings, configured_directory
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 from workspaces.timestamp import Stamp
@@ -30,6 +38,8 @@ from workspaces.validation import unknown_name
 
 PREFIX_CHARACTERS_MIN = 4
 """Characters of the beginning of an id that name a conversation. Fewer name too many."""
+
+OWN: Provider = "harness"
 
 CANDIDATES_MAX = 20
 """Conversations that an ambiguous id names in the error."""
@@ -80,11 +90,20 @@ class _Source:
     """True if a session of Claude Desktop shows it in a list already."""
 
 
+class OtherConversations(Protocol):
+    """A store of conversations that are no files."""
+
+    def list(self) -> Iterator[LocalConversation]: ...
+    def find(self, conversation_id: str) -> WholeConversation | None: ...
+
+
 @dataclass(slots=True, eq=False)
 class LocalConversations:
     """The conversations below some directories. Threads may share one: at worst a file is read twice."""
 
     roots: TranscriptRoots
+    own: OtherConversations | None = None
+    """The conversations of this home, if they belong to the list."""
     _described: dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]] = field(
         default_factory=dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]]
     )
@@ -113,6 +132,8 @@ class LocalConversations:
                 one = self._describe(source)
                 if _matches(one, project, query, since):
                     found.append(one)
+        if self.own is not None and provider in (None, OWN):
+            found += [one for one in self.own.list() if _matches(one, project, query, since)]
         found.sort(key=_newest_first, reverse=True)
         return found[:limit]
 
@@ -121,16 +142,34 @@ class LocalConversations:
 
         Raises: NotFound; AmbiguousId; Unavailable.
         """
+        if self.own is not None and (own := self.own.find(id_)) is not None:
+            said = tuple(own.messages())
+            first, last = shown_range(len(said), around, limit)
+            return ReadConversation(own.about, said[first:last], len(said), SkippedLines())
         source = self._resolve(id_)
         conversation = self._describe(source)
         transcript = source.read()
         places = transcript.places
-        if around is not None and not 1 <= around <= len(places):
-            raise Refused("around", around, f"is not a position from 1 to {len(places)}")
-        last = len(places) if around is None else min(len(places), around + limit // 2)
-        first = max(0, last - limit)
-        messages = _messages(places[first:last], first + 1, source.part)
+        first, last = shown_range(len(places), around, limit)
+        messages = tuple(_messages(places[first:last], first + 1, source.part))
         return ReadConversation(conversation, messages, len(places), transcript.skipped)
+
+    def whole(self, id_: str) -> WholeConversation:
+        """Return a conversation with all its messages, which are read when they are wanted.
+
+        Raises: NotFound; AmbiguousId; Unavailable, also while the messages are read.
+        """
+        if self.own is not None and (own := self.own.find(id_)) is not None:
+            return own
+        source = self._resolve(id_)
+
+        def messages() -> Iterator[LocalMessage]:
+            return _messages(source.read().places, 1, source.part)
+
+        def raw_event(index: int) -> str | None:
+            return _raw_event(source.read().parts, index)
+
+        return WholeConversation(self._describe(source), messages, raw_event)
 
     def _resolve(self, id_: str) -> _Source:
         """Return the conversation with this id; else the only one whose id begins so."""
@@ -163,7 +202,7 @@ class LocalConversations:
         found: list[_Source] = []
         if provider in (None, "codex"):
             found += [one for root in self.roots.codex for one in _codex_sources(root)]
-        if provider != "codex":
+        if provider not in ("codex", OWN):
             code = [
                 one for root in self.roots.claude_code for one in claude_code.session_files(root)
             ]
@@ -198,15 +237,29 @@ class AmbiguousId(Conflict):
         self.candidates = candidates
 
 
-def local_conversations(settings: Settings) -> LocalConversations:
-    """Return the conversations of the person who runs this process."""
+def shown_range(total: int, around: int | None, limit: int) -> tuple[int, int]:
+    """Return the first message and the end of those to show: around a position, else the newest.
+
+    Raises: Refused if there is no such position.
+    """
+    if around is not None and not 1 <= around <= total:
+        raise Refused("around", around, f"is not a position from 1 to {total}")
+    last = total if around is None else min(total, around + limit // 2)
+    return max(0, last - limit), last
+
+
+def local_conversations(
+    settings: Settings, own: OtherConversations | None = None
+) -> LocalConversations:
+    """Return the conversations of the person who runs this process, and those of the home if they are
+    given."""
     roots = transcript_roots(
         Path.home(),
         codex_home=configured_directory("CODEX_HOME", "~/.codex"),
         claude_home=configured_directory("CLAUDE_CONFIG_DIR", "~/.claude"),
         extra=settings.transcript_roots,
     )
-    return LocalConversations(roots)
+    return LocalConversations(roots, own)
 
 
 def transcript_roots(
@@ -296,17 +349,32 @@ def _messages(
     places: Iterable[MessagePlace],
     first: int,
     part: Callable[[Mapping[str, Any]], SaidPart | None],
-) -> tuple[LocalMessage, ...]:
+) -> Iterator[LocalMessage]:
     """Read messages again at their places. Those of one file follow each other."""
-    messages: list[LocalMessage] = []
+    position = first
     for file, group in groupby(places, key=_file):
         with opened_transcript(file) as opened:
             for place in group:
                 said = part(read_line(opened, place.offset))
                 if said is None:
                     raise Unavailable(f"transcript {file.name}", "it changed while it was read")
-                messages.append(said.message(first + len(messages), place.raw_index))
-    return tuple(messages)
+                yield said.message(position, place.raw_index)
+                position += 1
+
+
+def _raw_event(parts: Iterable[TranscriptPart], index: int) -> str | None:
+    """Return a line of a conversation as JSON, by its number."""
+    found = [part for part in parts if part.first_index <= index]
+    if not found:
+        return None
+    part = found[-1]
+    with opened_transcript(part.file) as opened:
+        for line in read_lines(opened, part.file, SkippedLines(), until=part.until):
+            if line.index == index - part.first_index:
+                return raw_event_text(line.event)
+            if line.index > index - part.first_index:
+                break
+    return None
 
 
 def _matches(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from harness.memorize.local.transcript_file import SkippedLines
 from harness.memory.secrets import redact
 from workspaces.timestamp import Stamp, stamp_of
 
-Provider = Literal["codex", "claude-code", "claude-desktop"]
+Provider = Literal["codex", "claude-code", "claude-desktop", "harness"]
 
 LocalRole = Literal["user", "assistant"]
 LocalMessageType = Literal["message", "tool_call", "tool_result"]
@@ -94,11 +96,11 @@ class LocalConversation:
     project: str | None
     """The directory in which the agent worked."""
     updated_at: Stamp
-    file: Path | None
-    """Its transcript. None: only its title and dates are on this machine."""
     parent: str | None = None
     """The conversation whose subagent this is."""
     is_archived: bool = False
+    has_messages: bool = True
+    """False: only its title and dates are on this machine."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,8 +111,19 @@ class LocalConversation:
             "updated_at": self.updated_at,
             "parent": self.parent,
             "archived": self.is_archived,
-            "metadata_only": self.file is None,
+            "metadata_only": not self.has_messages,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptPart:
+    """A file of a conversation, or the beginning of one."""
+
+    file: Path
+    first_index: int
+    """The number of its first line in the whole conversation."""
+    until: int | None = None
+    """The byte at which it ends for this conversation. None: at its own end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,42 @@ class LocalTranscript:
 
     places: tuple[MessagePlace, ...]
     skipped: SkippedLines
+    parts: tuple[TranscriptPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeConversation:
+    """A conversation to be archived. It is read from its beginning, in bounded memory."""
+
+    about: LocalConversation
+    messages: Callable[[], Iterator[LocalMessage]]
+    raw_event: Callable[[int], str | None]
+    """Returns a line as JSON, without secrets and token counts; None if there is no such line."""
+
+
+_COUNTS = {
+    "usage",
+    "token_count",
+    "total_token_usage",
+    "last_token_usage",
+    "rate_limits",
+    "model_context_window",
+}
+"""Keys of a line that count tokens."""
+
+
+def raw_event_text(event: Mapping[str, Any]) -> str:
+    """Return a line as JSON, without secrets and token counts."""
+    return redact(json.dumps(_without_counts(event), ensure_ascii=False))[0]
+
+
+def _without_counts(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {key: _without_counts(one) for key, one in fields.items() if key not in _COUNTS}
+    if isinstance(value, list):
+        return [_without_counts(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def shown_title(text: str) -> str:

@@ -32,6 +32,8 @@ class FactCatalog:
     agent_id: Callable[[str], AgentId]
     """Returns the id of the agent with this id or name. Raises: NotFound."""
     indexes: FactIndexes
+    may_hold_secrets: bool = False
+    """True if facts with secrets are accepted."""
 
     def of_workspace(self, reference: str) -> Facts:
         """Return the facts of a workspace, by its id or name.
@@ -66,7 +68,7 @@ class FactCatalog:
     def over(self, workspace: Workspace) -> Facts:
         """Return the facts of a workspace that the caller has opened."""
         scope = FactScope("workspace", workspace.record.id)
-        return Facts(scope, lambda _: workspace, self.indexes, self.principal.author("api"))
+        return self._facts(scope, lambda _: workspace)
 
     def _private(self, scope: FactScope) -> Facts:
         workspaces, workspace_id = self.workspaces, scope.workspace_id
@@ -74,7 +76,16 @@ class FactCatalog:
         def open_workspace(create: bool) -> Workspace | None:
             return workspaces.private(workspace_id, create=create)
 
-        return Facts(scope, open_workspace, self.indexes, self.principal.author("api"))
+        return self._facts(scope, open_workspace)
+
+    def _facts(self, scope: FactScope, open_workspace: Callable[[bool], Workspace | None]) -> Facts:
+        return Facts(
+            scope,
+            open_workspace,
+            self.indexes,
+            self.principal.author("api"),
+            may_hold_secrets=self.may_hold_secrets,
+        )
 
 
 def _is_of_agent(workspace_id: str) -> bool:

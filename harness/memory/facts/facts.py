@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from harness.memory.facts.fact import (
     DIRECTORY,
@@ -27,6 +27,7 @@ from harness.memory.facts.fact import (
 )
 from harness.memory.facts.fact_file import FactFile, read_fact, write_fact
 from harness.memory.facts.fact_index import FactIndexes, FactList
+from harness.memory.facts.fact_secrets import refuse_secrets
 from harness.memory.similar import Match, Similar
 from workspaces.durability import HERE, Durable
 from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, Refused, Unavailable
@@ -78,6 +79,8 @@ class FactChange:
     importance: int | None = None
     adopts: bool = False
     """The caller says that the source is manual, and so takes over what a model wrote."""
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further keys of the front matter to set; None removes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +115,13 @@ class Facts:
         open_workspace: Callable[[bool], Workspace | None],
         indexes: FactIndexes,
         author: Author,
+        *,
+        may_hold_secrets: bool = False,
     ) -> None:
         """`open_workspace` returns the workspace. Called with False, it returns None if there is none yet.
         `author` is the author of writes that name none."""
         self.scope = scope
+        self._may_hold_secrets = may_hold_secrets
         self._open = open_workspace
         self._indexes = indexes
         self._author = author
@@ -158,17 +164,21 @@ class Facts:
         *,
         pinned: bool | None = None,
         importance: int | None = None,
+        attributes: Mapping[str, Any] | None = None,
         by: Author | None = None,
         check: VersionCheck | None = None,
     ) -> FactWritten:
         """Set the fact with this key. Without `pinned` or `importance` a fact that exists keeps its own. A
-        person who sets a fact that a model wrote takes it over.
+        person who sets a fact that a model wrote takes it over. `attributes` are further keys of the front
+        matter to set; None removes one.
 
         Raises: Refused, OverLimit; WorkspaceBusy while a command holds the workspace.
         """
         check_key(key)
-        value = check_value(value)
-        change = FactChange(value, pinned, _importance(importance), adopts=True)
+        value = self._checked(key, value)
+        change = FactChange(
+            value, pinned, _importance(importance), adopts=True, attributes=attributes or {}
+        )
         by = by or self._author
 
         def put(facts: FactList, workspace: Workspace) -> FactWritten:
@@ -188,6 +198,8 @@ class Facts:
         Raises: Refused or OverLimit for an entry that is no fact, before anything is written; WorkspaceBusy.
         """
         checked = [check_entry(entry) for entry in entries]
+        for entry in checked:
+            self._refuse_secrets(entry.key, entry.value, f"value of {entry.key}")
         is_person = source_by(by.source) == "manual"
         workspace = self._open(not dry_run)
         if workspace is None:  # nothing is there, and a trial makes nothing
@@ -246,7 +258,7 @@ class Facts:
         Raises: NotFound; Conflict if a model wrote the value and the caller does not take it over; Refused,
         OverLimit, WorkspaceBusy.
         """
-        value = None if change.value is None else check_value(change.value)
+        value = None if change.value is None else self._checked("", change.value)
         change = replace(change, value=value, importance=_importance(change.importance))
         by = by or self._author
 
@@ -299,6 +311,20 @@ class Facts:
         for fact in self.list():
             index.put(fact, fact.value)
         return index.find(text)
+
+    def _checked(self, key: str, value: str) -> str:
+        """Return the value as it is stored.
+
+        Raises: Refused if it is no value, or if key or value hold a secret; OverLimit.
+        """
+        value = check_value(value)
+        self._refuse_secrets(key, value, "value")
+        return value
+
+    def _refuse_secrets(self, key: str, value: str, name: str) -> None:
+        if not self._may_hold_secrets:
+            refuse_secrets("key", key)
+            refuse_secrets(name, value)
 
     def _read(self) -> FactList | None:
         """Return the facts, with what a person has just saved. While a command holds the workspace, return
@@ -394,7 +420,12 @@ class _Edit:
                 raise _Moved(path)
             pinned, importance = bool(change.pinned), change.importance or 0
             return write_fact(
-                None, key=self.key, value=change.value, pinned=pinned, importance=importance
+                None,
+                key=self.key,
+                value=change.value,
+                pinned=pinned,
+                importance=importance,
+                attributes=change.attributes,
             )
         known = _read(path, before)
         if known.key != self.key or self.seen not in (None, version_of(before)):
@@ -402,9 +433,19 @@ class _Edit:
         value = None if change.value == known.value and not known.is_truncated else change.value
         pinned = known.pinned if change.pinned is None else change.pinned
         importance = known.importance if change.importance is None else change.importance
-        if value is None and (pinned, importance) == (known.pinned, known.importance):
+        is_same = (pinned, importance) == (known.pinned, known.importance) and all(
+            known.attributes.get(name) == told for name, told in change.attributes.items()
+        )
+        if value is None and is_same:
             return before
-        return write_fact(before, key=self.key, value=value, pinned=pinned, importance=importance)
+        return write_fact(
+            before,
+            key=self.key,
+            value=value,
+            pinned=pinned,
+            importance=importance,
+            attributes=change.attributes,
+        )
 
 
 class _Batch:

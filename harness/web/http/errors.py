@@ -17,6 +17,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import Scope
 
+from harness.memorize.memory import EditedMemory
 from workspaces.errors import (
     Busy,
     Conflict,
@@ -94,6 +95,8 @@ class ErrorDetail(StrictModel):
     """The refused part of the request, as in `config.workspaces.0.name`."""
     lines: list[ErrorLine] | None = None
     """The lines that stand in the way of an undo."""
+    memory: dict[str, Any] | None = None
+    """The memory that a person has edited, and that was not replaced."""
 
 
 class ErrorBody(StrictModel):
@@ -171,7 +174,11 @@ def refused(failure: Failure, path: str = "") -> Json:
     field: str | None = getattr(failure, "field", None)
     error = {"code": failure.code, "message": _sentence(failure)}
     lines = [line.as_json() for line in failure.lines] if isinstance(failure, LinesChanged) else []
-    more = {**({"field": field} if field else {}), **({"lines": lines} if lines else {})}
+    more: dict[str, Any] = {
+        **({"field": field} if field else {}),
+        **({"lines": lines} if lines else {}),
+        **({"memory": failure.memory.as_json()} if isinstance(failure, EditedMemory) else {}),
+    }
     return Json({"error": {**error, **more}}, status, dict(headers))
 
 

@@ -68,11 +68,42 @@ RIGHT: dict[str, dict[str, Any]] = {
     "put_fact": {"key": "deploy-day", "value": "Thursday"},
     "delete_fact": {"fact": "deploy-day"},
     "get_my_decisions": {"agent_id": "assistant"},
+    "memorize": {
+        "conversation_id": "sent",
+        "content": "The tea is green.",
+        "memory_key": "tea",
+        "conversation": {
+            "id": "sent",
+            "provider": "codex",
+            "messages": [{"role": "user", "text": "my tea is green"}],
+        },
+        "groundings": [{"quote": "tea is green"}],
+    },
+    "resource_list": {"q": "tea"},
+    "resource_get": {"id": "memorize:tea"},
+    "resource_delete": {"id": "memorize:tea"},
+    "schema": {"operation": "memorize"},
 }
 """One right call of each tool, on a workspace that has notes/tea.md and notes/edited.md."""
 
-WITHOUT_WORKSPACE = {"get_my_decisions", "update_memory"}
-WRITING = {"write", "edit", "put_fact", "delete_fact", "update_memory"}
+NOTHING_REQUIRED = {"list_facts", "resource_list"}
+WITHOUT_WORKSPACE = {
+    "get_my_decisions",
+    "update_memory",
+    "resource_list",
+    "resource_get",
+    "resource_delete",
+    "schema",
+}
+WRITING = {
+    "write",
+    "edit",
+    "put_fact",
+    "delete_fact",
+    "update_memory",
+    "memorize",
+    "resource_delete",
+}
 
 FILES = {"notes/tea.md": "- drinks green tea\n", "notes/edited.md": "- old\n"}
 
@@ -94,10 +125,10 @@ def wrong(name: str) -> list[dict[str, Any]]:
     first = next(iter(right))
     return [
         {**right, "verbosity": 1},
-        {"limit": 0} if name == "list_facts" else {},
+        {"limit": 0} if name in NOTHING_REQUIRED else {},
         {**right, first: 7},
         {**right, "workspace": "nobody's"},
-        {**right, "limit": "3"} if name == "list_facts" else {**right, first: None},
+        {**right, "limit": "3"} if name in NOTHING_REQUIRED else {**right, first: None},
     ]
 
 

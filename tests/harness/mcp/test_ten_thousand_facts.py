@@ -14,6 +14,7 @@ from harness import Harness
 from harness.mcp.caller import McpCaller
 from harness.mcp.tool import ANSWER_BYTES_MAX, McpCall
 from harness.mcp.tools import TOOLS
+from harness.memorize.memory import MemoryOrigin
 from harness.memory.facts.fact import canonical_path
 from harness.memory.facts.fact_file import write_fact
 from harness.sandboxes.none import NoSandbox
@@ -24,6 +25,14 @@ FACTS = 10_000 if SOAK else 1_000
 """A tenth of them in each run of the suite: also these are five times what an answer may hold."""
 
 LINES = 20_000 if SOAK else 4_000
+
+ORIGIN = MemoryOrigin("c", "codex", "0" * 64, "0" * 64, "0" * 64)
+SENT = {
+    "id": "sent",
+    "provider": "codex",
+    "messages": [{"role": "user", "text": "word " * 20} for _ in range(1_000)],
+}
+"""A conversation that comes with the call."""
 
 CALLS: dict[str, tuple[dict[str, Any], str | None]] = {
     "recall": ({"query": "the thing on a shelf", "limit": 50}, None),
@@ -41,6 +50,11 @@ CALLS: dict[str, tuple[dict[str, Any], str | None]] = {
     "put_fact": ({"key": "fact 7", "value": "It moved."}, None),
     "delete_fact": ({"fact": "fact 8"}, None),
     "get_my_decisions": ({"agent_id": "assistant"}, None),
+    "memorize": ({"conversation_id": "sent", "conversation": SENT, "content": "It said so."}, None),
+    "resource_list": ({"per_page": 100}, "left out"),
+    "resource_get": ({"id": "fact 10"}, None),
+    "resource_delete": ({"id": "fact 10"}, None),
+    "schema": ({"operation": "memorize"}, None),
 }
 """Arguments that ask for as much as there is, and the words with which the answer says that it is not all."""
 
@@ -55,7 +69,15 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpCaller]:
         for number in range(FACTS):
             key = f"fact {number}"
             value = f"The thing with number {number} lies on shelf {number % 97}, " + "so " * 30
-            data = write_fact(None, key=key, value=value, pinned=number % 50 == 0, importance=0)
+            said = {"memorize": ORIGIN.as_attributes()} if number % 10 == 0 else {}
+            data = write_fact(
+                None,
+                key=key,
+                value=value,
+                pinned=number % 50 == 0,
+                importance=0,
+                attributes=said,
+            )
             (root / canonical_path(key)).write_bytes(data)
         lines = (f"- line {number} of what is remembered\n" for number in range(LINES))
         (root / "MEMORY.md").write_text("".join(lines))

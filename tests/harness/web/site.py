@@ -60,9 +60,8 @@ class Caller:
         assert answer.status_code == status, (answer.status_code, answer.text)
         body = answer.json()
         assert set(body) == {"error"}, body
-        assert {"code", "message"} <= set(body["error"]) <= {"code", "message", "field", "lines"}, (
-            body
-        )
+        optional = {"field", "lines", "memory"}
+        assert {"code", "message"} <= set(body["error"]) <= {"code", "message", *optional}, body
         return body["error"]
 
     def workspace(self, name: str = "w", **fields: Any) -> str:

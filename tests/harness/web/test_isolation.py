@@ -150,8 +150,18 @@ for _family in ("workspace", "agent"):
         ("DELETE", f"{_rows}/{{memoryId}}"): Case(_family),
     }
 
+CASES |= {
+    ("GET", "/api/memories/{id}"): Case("memory"),
+    ("DELETE", "/api/memories/{id}"): Case("memory"),
+    ("GET", "/api/conversations/{id}"): Case("archive"),
+    ("DELETE", "/api/conversations/{id}"): Case("archive"),
+}
+
 NOTHING_TO_NAME = {
     ("GET", "/decisions"),
+    ("POST", "/api/memories/memorize"),
+    ("GET", "/api/memories"),
+    ("GET", "/api/conversations"),
     ("POST", "/accounts"),
     ("GET", "/accounts/me"),
     ("PATCH", "/accounts/me"),
@@ -222,6 +232,15 @@ def furnished(caller: Caller) -> dict[str, str]:
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     chain = {"agents": [agent["id"]], "task": FOREIGN}
     made["chain"] = post("/v1/chains", chain, 202)
+    sent = {
+        "id": FOREIGN,
+        "provider": "codex",
+        "messages": [{"role": "user", "text": f"{FOREIGN} is said"}],
+    }
+    memory = {"content": f"{FOREIGN} is true", "workspace": workspace["id"]}
+    memory["groundings"] = [{"quote": FOREIGN}]
+    told = post("/api/memories/memorize", {"conversation": sent, "memory": memory}, 201)
+    made |= {"memory": told["memory"], "archive": told["conversation"]}
     ids = {family: record["id"] for family, record in made.items()}
     return {**ids, "conversation": done["conversationId"]}
 

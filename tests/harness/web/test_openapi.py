@@ -161,6 +161,8 @@ IDS = {
     "/accounts/me/sandboxes/{id}": "sandbox",
     "/accounts/me/agents/{id}": "agent",
     "/accounts/me/workspaces/{id}": "workspace",
+    "/api/memories/{id}": "memory",
+    "/api/conversations/{id}": "archive",
 }
 """What the id of a path is; else it is of the family that /v1 goes on with."""
 
@@ -221,7 +223,12 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
     mounts = [{"name": "w", "workspaceId": workspace}]
     post = caller.post
     agent = post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"]
+    sent = {"id": "sent", "provider": "codex", "messages": [{"role": "user", "text": "tea"}]}
+    memory = {"content": "likes tea", "workspace": workspace}
+    told = post("/api/memories/memorize", {"conversation": sent, "memory": memory})
     return {
+        "memory": told["memory"]["id"],
+        "archive": told["conversation"]["id"],
         "workspace": workspace,
         "webhook": post("/v1/webhooks", HOOK)["id"],
         "key": post("/accounts/me/keys", {})["id"],

@@ -7,10 +7,14 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from harness.mcp.tool import READS, McpCall, McpTool, ToolInput, ToolOutput
+from harness.memorize.memory import MemorizedFact
+from harness.memory.facts.fact import is_fact_path
 from harness.presentation.history_view import TurnReasons
 from harness.tools.tool_context import path_of
 from workspaces.errors import NotFound
 from workspaces.history.blame import BlamedLine
+from workspaces.paths import WorkspacePath
+from workspaces.workspace.workspace import Workspace
 
 TEXT_CHARACTERS_MAX = 1_500
 
@@ -49,6 +53,8 @@ def _why(arguments: WhyArguments, call: McpCall) -> WhyOutput:
     line = _line(arguments, workspace.history.blame(path))
     revision = workspace.history.log(start=line.revision, limit=1)[0]
     reasons = TurnReasons(lambda: call.caller.services.conversations)
+    memory = _memory(path, workspace, call)
+    quote = memory.moments[0].quote if memory is not None and memory.moments else None
     return WhyOutput(
         path=path,
         line_number=line.number,
@@ -57,10 +63,20 @@ def _why(arguments: WhyArguments, call: McpCall) -> WhyOutput:
         source=revision.trailers.get("Source", "unknown"),
         at=line.at,
         revision=line.revision,
-        conversation=line.conversation,
+        conversation=line.conversation or (memory.origin.conversation if memory else None),
         turn=line.turn,
-        quote=reasons.why(revision),
+        quote=quote or reasons.why(revision),
     )
+
+
+def _memory(path: WorkspacePath, workspace: Workspace, call: McpCall) -> MemorizedFact | None:
+    """Return the memory in this file, if memorize wrote it."""
+    if not is_fact_path(path):
+        return None
+    services = call.caller.services
+    facts = services.facts.over(workspace)
+    fact = next((one for one in facts.list() if one.path == path), None)
+    return None if fact is None else services.memorizer.memories.of_fact(facts, fact)
 
 
 def _line(arguments: WhyArguments, lines: list[BlamedLine]) -> BlamedLine:

@@ -59,7 +59,7 @@ def conversations(home: Path) -> LocalConversations:
 
 
 def test_a_list_is_newest_first_and_says_what_has_only_metadata(home: Path) -> None:
-    listed = [(one.title, one.file is None) for one in conversations(home).list()]
+    listed = [(one.title, not one.has_messages) for one in conversations(home).list()]
     assert listed == [("Plans", True), ("about Thursday", False), ("about herons", False)]
 
 

@@ -1,0 +1,1 @@
+"""Archives: the conversations that facts cite, as they were when they were cited."""
