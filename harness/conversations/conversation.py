@@ -331,7 +331,7 @@ class Conversations:
         for _ in range(LET_GO_LOOKS_MAX):
             with suppress(Busy):
                 return self._leases.acquire(conversation.lease_key)
-            if self._is_in_use(conversation):
+            if self.is_in_use(conversation):
                 raise Busy("the conversation", holder="a turn")
             time.sleep(LET_GO_LOOK_S)
         return self._leases.acquire(conversation.lease_key)
@@ -344,7 +344,7 @@ class Conversations:
         finally:
             self._leases.release(lease)
 
-    def _is_in_use(self, conversation: Conversation) -> bool:
+    def is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event waits."""
         partition = queue_partition(conversation.id)
         items = {item.key.sort: item.value for item in self._records.scan(partition, start="head")}

@@ -332,9 +332,11 @@ class Learner:
         report.reason = failure.reason
         is_passing = failure.kind in PASSING and failure.usage == NO_USAGE
         report.status = "later" if is_passing and state.tries + 1 < TRIES_MAX else "failed"
+        if failure.kind == "budget":  # the account's own limit, or the provider's
+            report.status = "over_limit"
         if pass_.wish.is_trial:
             self.records.record_usage(note)
-            report.status = "failed"
+            report.status = "failed" if is_passing else report.status
             return False
         if report.status == "later":
             report.tries = state.tries + 1
@@ -342,7 +344,7 @@ class Learner:
         else:
             until = pass_.text.until if failure.kind in PAID else state.until
             state = replace(state, asked=None, tries=0, until=until, seen=pass_.text.until)
-            self.records.count("failed")
+            self.records.count("over_limit" if report.status == "over_limit" else "failed")
         self._write(pass_, state, note)
         return False
 

@@ -100,15 +100,24 @@ class Learning:
         return await self.learner.learn(await run_in_thread(self._subject, conversation), wish)
 
     async def do_job(self, job: Job) -> datetime | None:
-        """Do the pass of a job. Return when to try again, if the provider does not answer.
+        """Do the pass of a job. Return when to try again, if a turn runs or the provider does not answer.
 
         Raises: Busy while the pass cannot be done; NotFound if what it reads was deleted; Unavailable.
         """
+        if await run_in_thread(self._is_in_use, job):
+            return self.clock.now() + timedelta(seconds=PAUSE_S)
         subject = await run_in_thread(self._subject_of_job, job)
         report = await self.learner.learn(subject, PassWish())
         if report.status != "later":
             return None
         return self.clock.now() + timedelta(seconds=PAUSE_S * 2 ** (report.tries - 1))
+
+    def _is_in_use(self, job: Job) -> bool:
+        """Return True while a turn runs in the conversation, so that half of it would be read."""
+        conversation_id = job.payload.get("conversationId")
+        if conversation_id is None:
+            return False
+        return self.conversations.is_in_use(self.conversations.get(str(conversation_id)))
 
     def _subject_of_job(self, job: Job) -> Subject:
         if "chainId" in job.payload:

@@ -184,6 +184,17 @@ def test_the_limit_of_the_day_keeps_the_model_from_being_asked(scripted: Scripte
     assert harness.learn(conversation).status == "stored"
 
 
+def test_an_account_without_money_is_not_asked_for_and_not_a_fault(scripted: Scripted) -> None:
+    spent = ModelFailure("budget", "the day's dollars are spent", "wait")
+    harness, model = scripted("a", spent, "b", saves(fact()))
+    conversation = said(harness)
+    assert harness.learn(conversation).status == "over_limit"
+    assert harness.rooms.learning.learner.records.today() == {"over_limit": 1}
+    said(harness, "more")
+    assert harness.learn(conversation).status == "stored"
+    assert LONG in model.requests[-1].messages[0].text
+
+
 def test_usage_is_recorded_under_a_conversation_of_its_own(scripted: Scripted) -> None:
     harness, _ = scripted("a", saves())
     conversation = said(harness)

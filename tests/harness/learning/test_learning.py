@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from pathlib import Path
@@ -160,6 +161,37 @@ def test_a_chain_is_read_once_and_as_a_whole(scripted: Scripted) -> None:
     ]
     assert [harness.learn(one).status for one in steps] == ["too_short", "too_short"]
     assert len(model.requests) == 3
+
+
+def test_no_pass_reads_half_of_a_turn(clocked: Opened) -> None:
+    harness, model, clock = clocked("a")
+    said(harness)
+    clock.advance(61)
+
+    def meanwhile(_: ModelRequest) -> str:
+        runner = threading.Thread(target=lambda: asyncio.run(harness.house.runner.drain()))
+        runner.start()
+        runner.join(WAIT_S)
+        return "b"
+
+    model.script(meanwhile, saves(fact()))
+    said(harness, "and more")
+    assert len(model.requests) == 2
+    clock.advance(61)
+    harness.run_jobs()
+    assert "and more\nassistant: b" in model.requests[-1].messages[0].text
+    assert list(rows(harness)) == ["auto:orders-database"]
+
+
+def test_the_job_of_another_users_conversation_acts_as_that_user(scripted: Scripted) -> None:
+    harness, _ = scripted("a", saves(fact()))
+    configure(harness, memoryEnabled=True)
+    eve = harness.rooms.users.create({"name": "Eve"})
+    theirs = Harness(harness.house, harness.rooms.principal.as_user(eve, may_configure=False))
+    due_now(harness, said(theirs))
+    assert harness.run_jobs().failed == 0
+    assert list(agents_rows(theirs)) == ["auto:orders-database"]
+    assert (rows(harness), agents_rows(harness)) == ({}, {})
 
 
 def test_a_deleted_conversation_is_not_read(clocked: Opened) -> None:

@@ -100,6 +100,20 @@ def test_learnings_are_shown_once_and_whatever_memory_enabled_says(clocked: Cloc
         assert (LEARNING_PREFIX in chat) is is_enabled
 
 
+def test_receipts_name_the_learnings_that_a_step_was_shown(clocked: Clocked) -> None:
+    harness, model, _ = clocked
+    model.script(learns("Ask for the crane first."), "one", "two")
+    harness.run_chain(["lead"], "unload")
+    view = harness.run_chain(["lead"], "again")
+    run = view.steps[0].run
+    assert run is not None
+    conversation = harness.conversations.get(str(run.conversation_id))
+    receipts = harness.conversations.prompt_log(conversation).receipts()
+    part = receipts[-1].newest["learnings"]
+    assert part.rows == tuple(one.id for one in harness.facts.of_agent("lead").list())
+    assert part.bytes > 0
+
+
 def test_a_learning_that_holds_a_secret_is_refused(clocked: Clocked) -> None:
     harness, model, _ = clocked
     model.script(learns("The password is hunter2-x9f8a7b6"), "one")
