@@ -11,7 +11,7 @@ from harness.conversations.conversation import Conversations
 from harness.learning.budget import DailyLimit
 from harness.learning.fact_places import LearnedFacts
 from harness.learning.learner import Learner, OpenSmallModel
-from harness.learning.learning import Learning, LearningJobs
+from harness.learning.learning import Learning, LearningJobs, chain_text
 from harness.learning.learning_turns import LearningTurns
 from harness.learning.learnings import Learnings
 from harness.learning.new_text import CHARACTERS_MIN
@@ -47,12 +47,13 @@ def learning_services(
     open_model: OpenSmallModel,
 ) -> LearningServices:
     learned_facts = LearnedFacts(principal, agents, facts)
+    records = PassRecords(principal.account_id, runs.records, runs.clock)
     learner = Learner(
         principal=principal,
         agents=agents,
         blocks=blocks,
         facts=learned_facts,
-        records=PassRecords(principal.account_id, runs.records, runs.clock),
+        records=records,
         limit=limit,
         price=lambda model: ledger.prices.find(model),
         open_model=open_model,
@@ -63,12 +64,12 @@ def learning_services(
 
     def chain_ended(chain: Chain) -> Sequence[RecordChange]:
         """Return the job that reads a chain, if it said enough."""
-        if len(learning.chain_text(chain)) < CHARACTERS_MIN:
+        if len(chain_text(runs, chain)) < CHARACTERS_MIN:
             return ()
         try:
             return jobs.after_chain(chain, agents.get(chain.agents[0]))
         except NotFound:  # the agent was deleted
             return ()
 
-    observer = LearningTurns(jobs, learnings, agents, conversations, runs)
+    observer = LearningTurns(jobs, learnings, agents, conversations, runs, records)
     return LearningServices(learning, observer, chain_ended)

@@ -127,7 +127,6 @@ class Learning:
     def _subject(self, conversation: Conversation) -> Subject:
         agent = self.agents.get(conversation.agent_id)
         transcript = self.conversations.transcript(conversation)
-        forked = (conversation.forked_from or "").partition(" ")[2]
 
         def read(after: int) -> NewText:
             return new_text(transcript, after, self._is_of_chain)
@@ -139,7 +138,7 @@ class Learning:
             trailers={"Conversation": f"{conversation.id} {conversation.key}"},
             read=read,
             exists=conversation.exists,
-            first=int(forked) if forked.isdecimal() else 0,
+            first=first_entry(conversation),
         )
 
     def _chain_subject(self, chain_id: str) -> Subject:
@@ -149,7 +148,7 @@ class Learning:
         digits = chain.id.partition("_")[2][:CHAIN_DIGITS]
 
         def read(after: int) -> NewText:
-            return NewText("" if after else self.chain_text(chain), 1)
+            return NewText("" if after else chain_text(self.runs, chain), 1)
 
         return Subject(
             id=chain.id,
@@ -159,14 +158,26 @@ class Learning:
             read=read,
         )
 
-    def chain_text(self, chain: Chain) -> str:
-        """Return the text of a chain: the task, and the output of each step."""
-        runs = (self.runs.find(chain.run_id(step)) for step in range(len(chain.agents)))
-        outputs = [("assistant", run.reply or "") for run in runs if run is not None]
-        return lines_of([("user", chain.task), *outputs])
-
     def _is_of_chain(self, event_id: str) -> bool:
         if not event_id.startswith(RUN_PREFIX):
             return False
         run = self.runs.find(event_id.removeprefix(RUN_PREFIX))
         return run is not None and run.chain_id is not None
+
+
+def first_entry(conversation: Conversation) -> int:
+    """Return the entry behind which the first pass reads. A fork begins with what was read before."""
+    number = (conversation.forked_from or "").partition(" ")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def chain_text(runs: RunRecords, chain: Chain, last_output: str | None = None) -> str:
+    """Return the text of a chain: the task, and the output of each step.
+
+    `last_output` is the output of the last step, if it is not stored yet.
+    """
+    found = (runs.find(chain.run_id(step)) for step in range(len(chain.agents)))
+    outputs = [run.reply or "" for run in found if run is not None]
+    if last_output is not None:
+        outputs[-1:] = [last_output]
+    return lines_of([("user", chain.task), *(("assistant", output) for output in outputs)])

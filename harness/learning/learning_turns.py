@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.agents.catalog import AgentCatalog
 from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation, Conversations
-from harness.learning.learning import LearningJobs
+from harness.learning.learning import LearningJobs, chain_text, first_entry
 from harness.learning.learnings import Learnings, RecordLearning, is_learning
-from harness.learning.new_text import CHARACTERS_MIN, lines_of
-from harness.messages.event import RUN_PREFIX, SHARED_KEY, Event
+from harness.learning.new_text import CHARACTERS_MIN, has_enough, text_of
+from harness.learning.pass_records import PassRecords
+from harness.messages.event import RUN_PREFIX, Event
 from harness.runs.chain_record import Chain
 from harness.runs.run import Run
 from harness.runs.run_records import RunRecords
 from harness.tools.port import AnyTool
 from harness.transcripts.outcome import Ending
+from harness.transcripts.transcript import Entry
 from harness.turns.turn_observer import Unobserved
 from workspaces.errors import NotFound
 from workspaces.storage.records import RecordChange
@@ -31,6 +33,7 @@ class LearningTurns(Unobserved):
     agents: AgentCatalog
     conversations: Conversations
     runs: RunRecords
+    records: PassRecords
 
     def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
         """Return `record_learning` for the step of a chain."""
@@ -62,40 +65,46 @@ class LearningTurns(Unobserved):
         return None if self._chain_of(event) is None else is_learning
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
-        """Return the job that reads the conversation. The steps of a chain are read with the chain."""
+        """Return the job that reads the conversation, if there is enough to read.
+
+        The steps of a chain are read with the chain.
+        """
         if ending.status in ("waiting", "failed", "interrupted"):
             return ()
         run = self._run_of(event)
         try:
             if run is not None and run.chain_id is not None:
-                return self._after_step(run)
-            if run is not None and not self._is_long(conversation, ending):
-                return ()
+                return self._after_step(run, own)
             agent = self.agents.get(conversation.agent_id)
         except NotFound:  # the agent was deleted while the turn ran
             return ()
-        return tuple(self.jobs.after_turn(conversation, agent, is_run=run is not None))
+        changes = self.jobs.after_turn(conversation, agent, is_run=run is not None)
+        return tuple(changes) if changes and self._is_enough(conversation, own) else ()
 
-    def _after_step(self, run: Run) -> tuple[RecordChange, ...]:
+    def _after_step(self, run: Run, own: Sequence[Entry]) -> tuple[RecordChange, ...]:
         """Return the job of a chain that ends with its last run. Other chains end by themselves."""
         chain = self.runs.chains.find(run.chain_id or "")
-        if (
-            chain is None
-            or chain.re_examines is None
-            or run.id != chain.run_id(len(chain.agents) - 1)
-        ):
+        if chain is None or chain.re_examines is None:
+            return ()
+        if run.id != chain.run_id(len(chain.agents) - 1):
+            return ()
+        replies = (one.message.text for one in own if one.message.role == "assistant")
+        text = chain_text(self.runs, chain, "\n\n".join(one for one in replies if one))
+        if len(text) < CHARACTERS_MIN:
             return ()
         return tuple(self.jobs.after_chain(chain, self.agents.get(chain.agents[0])))
 
-    def _is_long(self, conversation: Conversation, ending: Ending) -> bool:
-        """Return True if a run said enough to be read. Chat may have been before it in its conversation."""
-        if conversation.key == SHARED_KEY:
+    def _is_enough(self, conversation: Conversation, own: Sequence[Entry]) -> bool:
+        """Return True if enough was said since the last pass. A long turn is enough by itself."""
+        if len(text_of(own)) >= CHARACTERS_MIN:
             return True
-        entries = self.conversations.transcript(conversation).entries(ending.first, ending.last)
-        said = ((one.message.role, one.message.text) for one in entries if one.is_said)
-        return len(lines_of(said)) >= CHARACTERS_MIN
+        first = first_entry(conversation)
+        if own and own[0].number == first + 1:  # the first turn
+            return False
+        until = max(first, self.records.state(conversation.id).until)
+        return has_enough(self.conversations.transcript(conversation), until)
 
     def _chain_of(self, event: Event) -> Chain | None:
         """Return the chain of which an event is a step."""

@@ -21,6 +21,9 @@ CHARACTERS_MAX = 12_000
 
 PAGE = 50
 
+FEW = 20
+"""Entries that are looked at before a job is enqueued. More short ones are left to the job."""
+
 
 @dataclass(frozen=True, slots=True)
 class NewText:
@@ -58,11 +61,23 @@ def new_text(
     }
     sessions = transcript.sessions()
     said = [
-        (entry.message.role, entry.message.text)
+        entry
         for entry in entries
         if entry.turn_id not in elsewhere and not _is_skipped(entry, sessions)
     ]
-    return NewText(lines_of(said), until)
+    return NewText(text_of(said), until)
+
+
+def text_of(entries: Iterable[Entry]) -> str:
+    """Return the text of entries: the newest characters of what was said in them."""
+    return lines_of((one.message.role, one.message.text) for one in entries if one.is_said)
+
+
+def has_enough(transcript: Transcript, after: int) -> bool:
+    """Return True if the newest entries behind `after` are worth a pass, or too many to say quickly."""
+    page = transcript.page(FEW, backwards=True, after=None)
+    new = [entry for entry in page if entry.number > after]
+    return len(new) == FEW or len(text_of(new)) >= CHARACTERS_MIN
 
 
 def _newest(transcript: Transcript, after: int) -> Sequence[Entry]:

@@ -9,7 +9,7 @@ session skips them: the next turn resumes the state from before that run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -151,7 +151,7 @@ class RunTurns(Unobserved):
         return tuple(changes)
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
         """Return the changes for the end of a turn, or for its pause."""
         run = self._run_of(conversation, event)
@@ -162,7 +162,6 @@ class RunTurns(Unobserved):
         changes: list[RecordChange] = []
         after = None
         if run is not None and not run.is_final:
-            own = self._own(conversation, ending)
             outcome = outcome_of(ending, conversation.id, own)
             reply, is_done = outcome.reply, run
             run = ended(run, ending, outcome.usage, reply, now)
@@ -217,11 +216,7 @@ class RunTurns(Unobserved):
         session = self.conversations.transcript(conversation).session()
         return session_state(session.id, ending.last)
 
-    def _own(self, conversation: Conversation, ending: Ending) -> list[Entry]:
-        transcript = self.conversations.transcript(conversation)
-        return list(transcript.entries(ending.first, ending.last))
-
-    def _with_result(self, run: Run, before: Run, own: list[Entry]) -> Run:
+    def _with_result(self, run: Run, before: Run, own: Sequence[Entry]) -> Run:
         """Return a succeeded run with its result. A run that should have one and has none has failed."""
         agent = self.agents.get(run.agent_id)
         call = accepted_call(own, SUBMIT)

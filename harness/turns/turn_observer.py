@@ -6,7 +6,7 @@ record that tells of the turn changes at the same instant as the turn itself, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from harness.messages.event import Event
 from harness.tools.port import AnyTool
 from harness.transcripts.outcome import Ending
 from harness.transcripts.session import Session
+from harness.transcripts.transcript import Entry
 from workspaces.ids import TurnId
 from workspaces.storage.records import RecordChange
 
@@ -63,9 +64,9 @@ class TurnObserver(Protocol):
         ...
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
-        """Return changes to write with the end of a turn, or with its pause.
+        """Return changes to write with the end of a turn, or with its pause. `own` are its entries.
 
         If a condition fails, this is called again.
         """
@@ -107,9 +108,9 @@ class Unobserved:
         return ()
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
-        del conversation, event, ending
+        del conversation, event, ending, own
         return ()
 
 
@@ -153,8 +154,10 @@ class TurnObservers:
         )
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
         return tuple(
-            change for one in self.observers for change in one.ends(conversation, event, ending)
+            change
+            for one in self.observers
+            for change in one.ends(conversation, event, ending, own)
         )

@@ -152,14 +152,14 @@ class TurnRunner:
             running,
             ending,
             self.lease,
-            also=self._observed(running.event, ending),
+            also=self._observed(running.event, ending, self._entries(running.first)),
         )
         self.dependencies.leases.release(self.lease)
         self._log(ending, ())
 
-    def _observed(self, event: Event, ending: Ending) -> AlsoWritten:
+    def _observed(self, event: Event, ending: Ending, own: Sequence[Entry]) -> AlsoWritten:
         """Return a function that returns the observer's changes for the end of a turn."""
-        return lambda: self.dependencies.observer.ends(self.conversation, event, ending)
+        return lambda: self.dependencies.observer.ends(self.conversation, event, ending, own)
 
     def _first_entry(self, turn: Turn, event: Event) -> Entry:
         entry = turn.entry(event.message, event_id=event.id)
@@ -261,7 +261,8 @@ class TurnRunner:
         also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
         transcript = self.transcript()
         for _ in range(OBSERVED_TRIES_MAX):
-            observed = self.dependencies.observer.ends(self.conversation, paused.event, ending)
+            own = (*entries, entry)
+            observed = self.dependencies.observer.ends(self.conversation, paused.event, ending, own)
             try:
                 transcript.append(entry, self.lease, *also, *observed)
             except Conflict as conflict:
@@ -446,7 +447,7 @@ class TurnRunner:
                 ending,
                 held,
                 is_last=self.caller_waits,
-                also=self._observed(running.event, ending),
+                also=self._observed(running.event, ending, own),
             )
         )
         self._log(ending, own)

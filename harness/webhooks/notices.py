@@ -8,6 +8,7 @@ repeats one. Changes of one workspace that follow each other at once become one 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from harness.conversations.conversation import Conversation
 from harness.jobs.job import Job, Jobs
 from harness.messages.event import Event
 from harness.transcripts.outcome import Ending
+from harness.transcripts.transcript import Entry
 from harness.turns.turn_observer import Unobserved
 from harness.webhooks.webhook import NoticeKind, Webhooks
 from workspaces.accounts.principal import Principal
@@ -47,9 +49,10 @@ class WebhookNotices(Unobserved):
     clock: Clock
 
     def ends(
-        self, conversation: Conversation, event: Event, ending: Ending
+        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
     ) -> tuple[RecordChange, ...]:
         """Return the changes that enqueue the notices of a turn that ended or that waits."""
+        del own
         kind: NoticeKind = "approval.waiting" if ending.status == "waiting" else "turn.finished"
         facts = {
             "agentId": conversation.agent_id,
