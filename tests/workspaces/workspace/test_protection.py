@@ -23,8 +23,12 @@ SEALED = WorkspacePath("sealed/plan.md")
 OPEN = WorkspacePath("open.md")
 
 
-def seal(path: WorkspacePath, before: bytes | None, after: bytes | None) -> PutBack | None:
+def seal(
+    path: WorkspacePath, before: bytes | None, after: bytes | None, by: Author
+) -> PutBack | None:
     """No model changes what lies in `sealed/`, and no model writes SECRET into a new file."""
+    if by.trailers.get("Sealer") == path:
+        return None
     if path.startswith("sealed/"):
         return PutBack(path, before, "the whole file")
     if before is None and after is not None and b"SECRET" in after:
@@ -35,7 +39,7 @@ def seal(path: WorkspacePath, before: bytes | None, after: bytes | None) -> PutB
 @pytest.fixture
 def opened(home: Home, clock: ManualClock) -> Callable[[], Workspace]:
     records = MemoryRecords(clock)
-    protection = Protection((seal,))
+    protection = Protection((seal,), lambda path: path.startswith("sealed/"))
 
     def open_it() -> Workspace:
         owner = default_owner(records, clock)
@@ -136,3 +140,34 @@ def test_a_put_back_write_still_checks_its_condition(workspace: Workspace) -> No
     workspace.write(SEALED, b"again\n", by=CALLER)
     with pytest.raises(Conflict):
         workspace.write(SEALED, b"changed\n", by=AGENT, expect=seen)
+
+
+def test_a_new_file_is_put_back_to_none_unless_its_writer_may_make_it(workspace: Workspace) -> None:
+    new, tip = WorkspacePath("sealed/new.md"), workspace.tip()
+    written = workspace.write(new, b"mine\n", by=AGENT)
+    assert (written.version, written.revision) == (None, None)
+    workspace.change([new], lambda _: {new: b"mine\n"}, by=AGENT)
+    assert not (workspace.root / new).exists()
+    assert workspace.tip() == tip
+    workspace.write(new, b"sealed\n", by=AGENT.saying("Sealer", new))
+    assert now(workspace, new) == b"sealed\n"
+
+
+def test_a_persons_change_of_what_counts_in_its_first_revision_is_a_problem(
+    workspace: Workspace,
+) -> None:
+    def edited() -> list[str]:
+        return [one.path for one in workspace.problems() if one.kind == "edited"]
+
+    workspace.write(OPEN, b"one\n", by=CALLER)
+    workspace.write(OPEN, b"two\n", by=CALLER)
+    assert edited() == []
+    (workspace.root / SEALED).write_bytes(b"changed by hand\n")
+    (workspace.root / "sealed/draft.md").write_bytes(b"in no revision yet\n")
+    assert edited() == [SEALED]
+    workspace.commit_edits()
+    assert edited() == [SEALED]
+    workspace.write(SEALED, b"as decided\n", by=CALLER)
+    assert edited() == []  # it says again what counts
+    (workspace.root / SEALED).unlink()
+    assert edited() == []
