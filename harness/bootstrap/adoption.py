@@ -32,7 +32,7 @@ from workspaces.home.lost_records import move_tree, stored_namespaces
 from workspaces.home.trash import unfinished_disposals
 from workspaces.ids import Namespace, namespace
 from workspaces.localfs.sqlite_file import is_damaged, move_aside
-from workspaces.storage.records import with_prefix
+from workspaces.storage.records import Key, with_prefix
 from workspaces.timestamp import Stamp, stamp_of
 
 GONE = (
@@ -142,14 +142,27 @@ def _no_server(home: Home) -> Generator[None]:
 def orphans(application: Application) -> list[Namespace]:
     """Return the namespaces of the trees and histories that no record names, in order.
 
-    Those on their way to the trash are left out.
+    Those on their way to the trash are left out. Most trees have a card, so that one read of a record
+    decides. Only for the others, the records of all accounts are listed.
     """
-    home, known = application.settings.home, _recorded(application)
+    home = application.settings.home
+    unsure = [name for name in stored_namespaces(home) if not _has_recorded_card(application, name)]
+    known = _recorded(application) if unsure else set[Namespace]()
     return [
-        name
-        for name in stored_namespaces(home)
-        if name not in known and unfinished_disposals(home, name) is None
+        name for name in unsure if name not in known and unfinished_disposals(home, name) is None
     ]
+
+
+def _has_recorded_card(application: Application, name: Namespace) -> bool:
+    """Return True if a tree has a card whose workspace has a record."""
+    try:
+        card = read_card(application.settings.home, name)
+    except Failure:
+        return False
+    if card is None:
+        return False
+    key = Key(partition_of(card.account.id), f"workspace:{card.workspace.id}")
+    return application.records.get(key) is not None
 
 
 def _plan(application: Application, names: Mapping[str, str]) -> _Plan:

@@ -164,7 +164,7 @@ class PassRecords:
                 counter = ABSENT if item is None else item.counter
                 self.records.write(Put(key, value, counter, expires_at))
                 return
-        raise Unavailable("learning", "other changes keep coming first")
+        raise Unavailable("learning", "too many processes write to it at once", remedy="try again")
 
     def today(self) -> Mapping[str, int]:
         """Return the counts of today."""
