@@ -343,3 +343,9 @@ def unknown_name(field: str, name: str, valid: list[str]) -> Refused:
     near = nearest(name, valid)
     remedy = f"did you mean {near!r}?" if near else f"valid: {', '.join(sorted(valid))}"
     return Refused(field, name, "is unknown", remedy=remedy)
+
+
+def not_a_revision(text: str) -> Refused:
+    """Return the error for a text that cannot be the id of a revision."""
+    rule = "is not the hexadecimal id of a revision"
+    return Refused("revision", text, rule, remedy="`harness log` lists them")

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from workspaces.clock import Clock
-from workspaces.errors import Failure, NotFound, Refused, Unavailable
+from workspaces.errors import Failure, NotFound, Unavailable, not_a_revision
 from workspaces.history import log, revision_step
 from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
 from workspaces.history.diff import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
@@ -145,7 +145,7 @@ class History:
         if view in (HEAD, tip := self.tip()):
             return tip
         if not _HEXADECIMAL.fullmatch(view):
-            raise Refused("revision", view, "is not the hexadecimal id of a revision")
+            raise not_a_revision(view)
         wanted = f"{view}^{{commit}}"
         try:
             printed = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from harness.cli.console.console import (
     JsonOption,
     escaped,
     input_lines,
+    notes,
     opened,
     out,
     print_json,
@@ -44,8 +46,9 @@ LIST_MAX = 50
 FIRST_ENTRIES = 3
 """Entries in which the first message of a person is looked for."""
 
-WORDS_CHARACTERS_MAX = 40
-"""Characters of a first message in the list: with short keys a row fits a terminal."""
+WORDS_CHARACTERS_MAX = 60
+WORDS_CHARACTERS_MIN = 12
+"""Characters of a first message in the list. A terminal gets as many as fit into its line."""
 
 SHOWN_CHARACTERS_MAX = 200
 """Characters of a tool's input or result that are shown. --json prints all of them."""
@@ -75,17 +78,23 @@ def list_(
     if as_json:
         print_json({"conversations": shown})
         return
-    rows = (
+    rows = [
         (
             one["key"],
             names.get(one["agentId"], "-"),
             str(one["entries"]),
             one["updatedAt"][:16].replace("T", " "),
-            one["begins"],
         )
         for one in shown
+    ]
+    headings = ("key", "agent", "entries", "last entry (UTC)")
+    taken = sum(max(map(len, column)) + 2 for column in zip(headings, *rows, strict=True))
+    room = max(WORDS_CHARACTERS_MIN, notes().width - taken) if sys.stdout.isatty() else None
+    begins = (_cut(one["begins"], room) for one in shown)
+    print_table(
+        (*headings, "begins with"),
+        ((*row, begin) for row, begin in zip(rows, begins, strict=True)),
     )
-    print_table(("key", "agent", "entries", "last entry (UTC)", "begins with"), rows)
 
 
 @app.command()
@@ -250,8 +259,13 @@ def _first_words(harness: Harness, conversation: Conversation) -> str:
     """Return the beginning of the first message of a person, in one line."""
     entries = harness.conversations.transcript(conversation).page(FIRST_ENTRIES, after=None)
     said = (entry.message.text for entry in entries if entry.message.role == "user")
-    line = " ".join(next((text for text in said if text), "").split())
-    return line if len(line) <= WORDS_CHARACTERS_MAX else f"{line[: WORDS_CHARACTERS_MAX - 1]}…"
+    return _cut(" ".join(next((text for text in said if text), "").split()), WORDS_CHARACTERS_MAX)
+
+
+def _cut(text: str, characters_max: int | None) -> str:
+    if characters_max is None or len(text) <= characters_max:
+        return text
+    return f"{text[: characters_max - 1].rstrip()}…"
 
 
 def _print_new(harness: Harness, made: Conversation, verb: str, *, as_json: bool) -> None:

@@ -66,6 +66,11 @@ def test_an_empty_message_is_refused(born: Terminal) -> None:
     assert ended.stderr.endswith("error (invalid): the message is empty\n")
 
 
+def test_a_text_that_is_no_revision_is_refused_with_a_remedy(born: Terminal) -> None:
+    ended = born("show", "notes", "HEAD~1").refused("invalid", "'HEAD~1' is not the hexadecimal id")
+    assert ended.stderr.endswith("\n  → `harness log` lists them\n")
+
+
 def test_a_missing_local_file_is_not_looked_for_in_a_workspace(born: Terminal) -> None:
     ended = born("conversation", "import", "/nix.jsonl").refused("not_found")
     assert "there is no local file '/nix.jsonl'" in ended.stderr

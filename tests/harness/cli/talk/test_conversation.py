@@ -14,6 +14,7 @@ from harness import Harness
 from harness.jobs.job import Job
 from harness.messages.event import Event
 from harness.models.demo import DemoModel
+from tests.harness.cli.screen import Screen
 from tests.harness.cli.terminal import Terminal
 
 
@@ -39,6 +40,10 @@ def test_conversations_are_listed_newest_first(talked: Terminal) -> None:
     assert lines[2][1:3] == ["assistant", "6"]
     assert lines[2][5:] == ["remember", "that", "tea", "is", "green"]
     assert max(map(len, table.out.splitlines())) <= 80
+    narrow = Screen(talked, "conversation", "list", COLUMNS="60", TERM="xterm", NO_COLOR="1")
+    assert narrow.close() == 0
+    assert narrow.lines[2].endswith("  remember that…"), "as many words as fit"
+    assert max(map(len, narrow.lines)) <= 60
     conversations = listed.done().json["conversations"]
     assert set(conversations[0]) == {
         "id",
