@@ -125,7 +125,7 @@ def test_undo_restores_every_byte_of_the_settings(
         assert file.stat().st_mode & 0o777 == 0o640
     else:
         assert not file.parent.exists()
-    with pytest.raises(NotFound, match="use by"):
+    with pytest.raises(NotFound, match="no change for"):
         configurations.undo(client, file)
 
 

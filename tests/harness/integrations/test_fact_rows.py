@@ -45,7 +45,7 @@ def test_every_refused_row_is_named_with_its_number_and_rule() -> None:
     message = str(refused.value)
     assert "8 of 9 rows" in message
     for number, word in enumerate(
-        ["blank", "blank", "2,000", "importance", "pinned", "row 1", "object", "key"], 2
+        ["space", "empty", "2,000", "importance", "pinned", "row 1", "object", "key"], 2
     ):
         part = message.partition(f"row {number}: ")[2].partition("; row ")[0]
         assert word in part, (number, part)

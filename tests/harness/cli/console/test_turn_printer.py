@@ -70,7 +70,8 @@ def test_a_tool_call_fits_one_line_of_a_narrow_terminal(
     server.answers(says(tool_use("toolu_1", "write", LONG)), says(text("Done.")))
     screen = Screen(harness, "run", "Write it.", COLUMNS="40", TERM="xterm", NO_COLOR="1")
     assert screen.close() == 0
-    call, reply, _ = screen.lines
+    call, reply, note, _ = screen.lines
+    assert note.startswith("memory: notes/long-")
     call = call.rpartition("\x1b[K")[2]
     assert (len(call), call[:20], call[-1], reply) == (40, "✓ write notes/long-l", "…", "Done.")
     server.answers(says(tool_use("toolu_2", "write", LONG)), says(text("Done.")))
