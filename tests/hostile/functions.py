@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
@@ -22,6 +25,7 @@ from harness.runtime import json_log
 from harness.tools import terminal_text
 from harness.tools.files import path_pattern
 from harness.web.http import body, origin_check, precondition
+from harness.web.pages.parts import form, markdown
 from tests.hostile.families import Hostile
 from workspaces import errors, paths, plain_yaml, revision
 from workspaces.errors import Failure
@@ -89,6 +93,21 @@ def _merged(text: str) -> object:
     return merge.merge(path, text[100:].encode(), one.encode(), other.encode())
 
 
+def _beside(first: int, following: int) -> Markup:
+    """Return what a page of a file shows beside a block."""
+    return Markup('<a class="by" href="/h">{}–{}</a>').format(first, following)
+
+
+def _render(text: str) -> None:
+    """Render without the garbage collector, whose passes grow with all objects of the process."""
+    gc.disable()
+    try:
+        assert len(text) <= markdown.RENDERED_CHARACTERS_MAX
+        markdown.rendered(text, _beside)
+    finally:
+        gc.enable()
+
+
 def _listed(text: str) -> None:
     listing.read_contents({"status_code": 200, "body": text.encode()}, {})
 
@@ -147,6 +166,18 @@ FOUND = (
     Hostile("日本", "日本", "x"),
     Hostile("a'", "a'", "b"),
     Hostile("é ", "w§ ", ""),
+)
+FORMS = (
+    Hostile("", "a=1&", "a=2"),
+    Hostile("a=", "%", ""),
+    Hostile("a=", "%C3", "%A4"),
+    Hostile("", "k§&", ""),
+)
+MARKDOWN = (
+    Hostile("", "[", "](a)"),
+    Hostile("", "**a_", "*"),
+    Hostile("", "- a\n", ""),
+    Hostile("", "[§]: /u\n", "[0]"),
 )
 GIT = (
     Hostile("", "0", ""),
@@ -249,6 +280,8 @@ FUNCTIONS: Sequence[Function] = (
         lambda text: precondition._parsed("If-Match", text),
         (Hostile("", '"a",', ""), Hostile('"a"', " ", "x")),
     ),
+    Function("form.urlencoded", _bytes(form.urlencoded), FORMS),
+    Function("markdown.rendered", _render, MARKDOWN, False),
     Function("source.body_of", _bytes(lambda data: source.body_of("x.md", data)), FACT_FILES),
     Function("fact.canonical_path", lambda text: fact.canonical_path(fact.check_key(text[:255]))),
     Function("fact_rows.looks_like_rows", _bytes(fact_rows.looks_like_rows), JSON),

@@ -15,8 +15,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-RENDERED_CHARACTERS_MAX = 400_000
-"""Longer texts are shown as they are. Nobody reads so long a page, and rendering it would take seconds."""
+RENDERED_CHARACTERS_MAX = 100_000
+"""Longer texts are shown as they are. Nobody reads so long a page, and rendering takes half a second here."""
 
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "a"),
