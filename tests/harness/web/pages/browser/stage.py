@@ -136,6 +136,14 @@ class Person:
         else:
             target.fill(text)
 
+    def chooses(self, label: str, option: str) -> None:
+        target = self.page.get_by_label(label).first
+        if self.hands == "keyboard":
+            self.reaches(target)
+            self.page.keyboard.type(option)
+        else:
+            target.select_option(option)
+
     def reaches(self, target: Locator) -> None:
         """Press Tab until the focus is there, and see that the focus is visible."""
         target.wait_for(state="visible")

@@ -13,6 +13,8 @@ EVERY_WAY: list[tuple[Hands, int]] = [
     ("mouse", 1200),
     ("mouse", 390),
     ("keyboard", 1200),
+    ("keyboard", 390),
+    ("no script", 1200),
     ("no script", 390),
 ]
 every_way = pytest.mark.parametrize(("hands", "width"), EVERY_WAY)
@@ -82,6 +84,37 @@ def test_a_chat_with_an_approval(browser: Browser, stage: Stage, hands: Hands, w
         ada.sees("water the roses")
 
 
+@every_way
+def test_examining_a_decision_again(
+    browser: Browser, stage: Stage, hands: Hands, width: int
+) -> None:
+    harness, puppet = stage.harness, stage.puppet
+    harness.agents.patch("assistant", {"config": {"card": "trade-decision"}})
+    bought = {"asset": "BTC", "action": "BUY", "reason": "A breakout."}
+    puppet.stops(ToolCall("toolu_1", "submit_result", bought))
+    run = harness.finish_run(harness.runs.start("assistant", "Decide.").id).run
+    with Person.at(browser, stage, hands, width) as ada:
+        ada.signs_in()
+        ada.presses("link", "Decisions")
+        ada.presses("button", "Re-examine BUY · A breakout.")
+        review = {
+            "conviction_score": 35,
+            "notes": "The volume is gone.",
+            "suggested_action": "CLOSE",
+        }
+        puppet.stops(ToolCall("toolu_2", "submit_result", review))
+        ada.sees("The volume is gone.")
+        ada.presses("link", "an earlier decision")
+        ada.sees("Conviction history")
+        ada.types("Outcome", "loss")
+        ada.chooses("Resolution", "resolved")
+        ada.presses("button", "Save outcome")
+        ada.sees("It is resolved, and is not examined again.")
+    view = harness.rooms.decisions.get(run.id)
+    assert (view.run.outcome, view.run.resolution_status) == ("loss", "resolved")
+    assert view.decision.data == bought
+
+
 def test_denying_a_call_and_cancelling_a_turn(browser: Browser, stage: Stage) -> None:
     rooms, puppet = stage.harness.rooms, stage.puppet
     sandbox = rooms.sandboxes.create({"name": "careful", "config": {"permission": "ask"}})
@@ -109,7 +142,7 @@ def test_a_run_is_started_and_its_page_follows_it(browser: Browser, stage: Stage
         ada.types("Prompt", "Water the roses.")
         ada.presses("button", "Run")
         stage.puppet.stops("They are **wet**.")
-        expect(ada.page.locator("strong", has_text="wet")).to_be_visible(timeout=WAIT_MS)
+        expect(ada.page.locator(".panel strong", has_text="wet")).to_be_visible(timeout=WAIT_MS)
         expect(ada.page.locator("h1 .badge")).to_have_text("succeeded")
         ada.presses("link", "transcript")
         ada.presses("link", "what it was shown")
@@ -122,7 +155,7 @@ def test_active_memory_is_turned_on_shared_and_reset(browser: Browser, stage: St
         ada.signs_in(f"/a/{agent.id}")
         ada.presses("summary", "Turn on")
         ada.presses("button", "Share one session")
-        ada.sees("Fresh")
+        ada.sees("Active memory is on")  # the page before says that it starts afresh
         ada.types("Message to assistant", "Remember the roses.")
         ada.presses("button", "Send")
         stage.puppet.stops("I do.")

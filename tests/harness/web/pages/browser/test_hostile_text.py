@@ -8,6 +8,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
+from harness.memory.blocks.block import BLOCK_TYPES
+from harness.memory.blocks.condition import UNCONDITIONAL
+from harness.messages.message import ToolCall
 from tests.harness.web.pages.browser.stage import Person, Stage, assert_harmless
 
 RUN = "canary_ran=1"
@@ -46,6 +49,32 @@ NAMES = [
 ]
 
 
+def examined(stage: Stage, agent: str) -> tuple[str, str]:
+    """A decision and a later look at it, of which every text that a model or a person states is hostile."""
+    harness, decisions = stage.harness, stage.harness.rooms.decisions
+    harness.agents.patch(agent, {"config": {"card": "decision"}})
+    whole = "\n\n".join(PAYLOADS)
+    watched = ["".join(PAYLOADS[at::10]) for at in range(10)]
+    data = {"verdict": NAMES[0], "reason": whole[:1000], "watch_for": watched}
+    stage.puppet.stops(ToolCall("toolu_1", "submit_result", data))
+    run = harness.finish_run(harness.runs.start(agent, whole).id).run
+    statuses = ("played_out", "failed", "pending")
+    review = {
+        "conviction_score": 1,
+        "notes": whole[-1000:],
+        "suggested_action": "DROP",
+        "watch_for": [
+            {"item": one[:1000], "status": statuses[at % 3], "evidence": one[:2000]}
+            for at, one in enumerate(watched)
+        ],
+    }
+    stage.puppet.stops(ToolCall("toolu_2", "submit_result", review))
+    look = harness.finish_run(harness.runs.re_examine(run.id).id).run
+    assert (run.status, look.status) == ("succeeded", "succeeded"), (run.error, look.error)
+    decisions.set_outcome(run.id, NAMES[1][:80], {NAMES[2]: whole[:500]}, "active")
+    return run.id, look.id
+
+
 def test_there_are_a_hundred_payloads() -> None:
     assert len(set(PAYLOADS)) == 100
 
@@ -76,6 +105,10 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
     conversation = rooms.conversations.list(agent.id)[0]
     turn = harness.explain(conversation).turns()[0]
     revision = place.tip()
+    run, look = examined(stage, agent.id)
+    for block_type in BLOCK_TYPES:
+        text = whole.replace("\n", " ")[:3900]
+        rooms.blocks.put(rooms.blocks.place_of(block_type, agent.id), text, UNCONDITIONAL, by=by)
     base = f"/w/{place.record.id}"
     asked = quote(whole[:1500])
     pages = [
@@ -95,7 +128,13 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
         f"/a/{agent.id}?edit=1",
         f"/a/{agent.id}?c={quote(NAMES[6])}",
         f"/a/{agent.id}/prompt?c={quote(NAMES[5])}&message={asked}",
+        f"/a/{agent.id}/prompt?c={quote(NAMES[5])}&at=1",
+        f"/a/{agent.id}/blocks/core",
         f"/a/{agent.id}/runs",
+        "/decisions",
+        f"/decisions?type={asked}&behind={asked}",
+        f"/runs/{run}",
+        f"/runs/{look}",
         f"/c/{conversation.id}",
         f"/c/{conversation.id}/turns/{turn.id}?text=1",
         f"/sign-in?next={asked}",
