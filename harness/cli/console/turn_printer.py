@@ -101,10 +101,15 @@ def print_problems(harness: Harness, outcome: Outcome, told: set[str] | None = N
 
     `told` are lasting notes of earlier turns. They are not repeated, and new ones are added.
     """
-    from harness.presentation.turn_notes import turn_notes
+    from harness.presentation.turn_notes import TurnNotes, turn_notes
+    from workspaces.errors import Failure
 
     sys.stdout.flush()  # the reply stands first
-    found, known = turn_notes(harness, outcome), set[str]() if told is None else told
+    known = set[str]() if told is None else told
+    try:
+        found = turn_notes(harness, outcome)
+    except Failure as failure:  # the turn itself has ended well
+        found = TurnNotes((f"the changes of this turn cannot be listed: {failure}",))
     for note in (*found.changes, *(one for one in found.lasting if one not in known)):
         notes().print(note, markup=False, style="dim")
     known.update(found.lasting)
