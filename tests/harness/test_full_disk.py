@@ -15,7 +15,7 @@ from harness import Harness
 from harness.presentation.status import status
 from tests.disk import fill, read_only
 from tests.harness.cli.terminal import Terminal
-from tests.harness.web.serving import Server, home_at
+from tests.harness.web.serving import Home, Server, home_at
 
 ANSWER_S_MAX = 2.0
 FILES = 40
@@ -90,10 +90,13 @@ READING = (
 )
 
 
-def test_every_command_that_reads_works_on_a_full_disk(small_disk: Path) -> None:
+def test_every_command_that_reads_answers_soon_on_a_full_disk(small_disk: Path) -> None:
     write_something(small_disk / "home")
+    terminal = Terminal(small_disk / "home", {})
+    usual = seconds_of(terminal)
     fill_whole(small_disk)
-    read_all(Terminal(small_disk / "home", {}))
+    assert seconds_of(terminal) < usual + ANSWER_S_MAX, "one of them has waited to write"
+    terminal("write", "notes", "new.md", stdin=b"x" * 100_000).refused("unavailable")
 
 
 def test_every_command_that_reads_works_in_a_read_only_home(
@@ -101,7 +104,41 @@ def test_every_command_that_reads_works_in_a_read_only_home(
 ) -> None:
     write_something(small_disk / "home")
     with read_only(small_disk, tmp_path / "read-only") as place:
-        read_all(Terminal(place / "home", {}))
+        terminal = Terminal(place / "home", {})
+        read_all(terminal)
+        terminal("write", "notes", "new.md", stdin=b"x").refused("unavailable")
+
+
+def test_a_server_of_a_read_only_home_answers_readers(small_disk: Path, tmp_path: Path) -> None:
+    home = home_at(small_disk / "home")
+    workspace = f"/v1/workspaces/{write_something(small_disk / 'home')}"
+    log = tmp_path / "log"
+    with read_only(small_disk, tmp_path / "read-only") as place:
+        here = Home(Terminal(place / "home", {}), home.key)
+        with here.served(log=log) as server:
+            with (
+                within(ANSWER_S_MAX),
+                server.opened("GET", f"{workspace}/files/notes/n7.md") as file,
+            ):
+                assert file.read() == b"- boat 7 is blue\n"
+            for read, word in {
+                "files": "notes/n7.md",
+                "log?path=notes/n7.md": "notes/n7.md",
+                "blame?path=notes/n7.md": "boat 7",
+                "recall?query=boat+7": "notes/n7.md",
+            }.items():
+                assert word in json.dumps(json_of(server, f"{workspace}/{read}")[0]), read
+            with pytest.raises(HTTPError) as refused:
+                server.opened("PUT", f"{workspace}/files/new.md", "x")
+            with refused.value as answer:
+                assert answer.code == 503
+    assert '"event": "no writes"' in log.read_text()
+
+
+def seconds_of(terminal: Terminal) -> float:
+    begin = time.monotonic()
+    read_all(terminal)
+    return time.monotonic() - begin
 
 
 def read_all(terminal: Terminal) -> None:
@@ -112,7 +149,6 @@ def read_all(terminal: Terminal) -> None:
     assert "boat 7 is blue" in blame.done().out
     assert "notes/n7.md:1: - boat 7 is blue" in recall.done().out
     assert "notes" in overview.done().out
-    terminal("write", "notes", "new.md", stdin=b"x" * 100_000).refused("unavailable")
 
 
 def test_status_and_recall_answer_soon_without_an_index_on_a_full_disk(small_disk: Path) -> None:

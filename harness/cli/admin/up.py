@@ -90,11 +90,12 @@ def up(
         residents = background_tasks(harness.house)
         app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
         server = Server(app)
-        if harness.settings.admin_key is None:
+        takes_writes = _takes_writes(harness, log)
+        if takes_writes and harness.settings.admin_key is None:
             admin_key(harness.settings.home)  # create the file now: users look for it there
         with ExitStack() as stack:
             token = None
-            if not no_token:
+            if takes_writes and not no_token:
                 token = stack.enter_context(start_token(harness.settings.home))
             stack.enter_context(server.capture_signals())
             address = _address(host, listening.getsockname()[1])
@@ -118,6 +119,21 @@ def up(
             ended_by = None if server.ended_by is None else signal.Signals(server.ended_by).name
             event(log, "ended", address=address, signal=ended_by)
     return 130 if server.ended_by == signal.SIGINT else 0
+
+
+def _takes_writes(harness: Harness, log: logging.Logger) -> bool:
+    """Return True if the home can be written. One that cannot is served to readers, who sign in with a key,
+    because a token is a file."""
+    from harness.runtime.json_log import event
+    from workspaces.errors import Unavailable
+
+    try:
+        harness.settings.home.check_writable()
+    except Unavailable as failure:
+        remedy = "files can be read with a key; to write, free disk space or make the home writable"
+        event(log, "no writes", level=logging.WARNING, reason=str(failure), remedy=remedy)
+        return False
+    return True
 
 
 def _is_loopback(bound: str) -> bool:

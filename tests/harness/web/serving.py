@@ -70,7 +70,8 @@ class Home:
             )
         try:
             assert process.stdout is not None
-            yield Server(process, process.stdout.readline().partition("/?")[0], self.key)
+            shown = process.stdout.readline().rstrip("\n")  # with a token, or without
+            yield Server(process, shown.partition("/?")[0].rstrip("/"), self.key)
         finally:
             process.kill()
             process.communicate(timeout=WAIT_S)
