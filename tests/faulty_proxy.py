@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 WAIT_S_MAX = 120
@@ -104,9 +104,12 @@ class FaultyProxy(socketserver.ThreadingTCPServer):
             return self.next_faults.pop(0) if self.next_faults else Carried()
 
 
+P = TypeVar("P", bound=FaultyProxy)
+
+
 @contextmanager
-def faulty_proxy(url: str) -> Iterator[FaultyProxy]:
-    with FaultyProxy(url) as proxy:
+def faulty_proxy(url: str, kind: type[P] = FaultyProxy) -> Iterator[P]:
+    with kind(url) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

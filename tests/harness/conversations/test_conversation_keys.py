@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.conversations.conversation import Conversation, Conversations
+from harness.conversations.export import exported
 from harness.messages.message import Message, Text
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit
@@ -17,7 +19,7 @@ from harness.web.app import ServerTimeouts
 from tests.harness.web.site import Caller, Site
 from tests.harness.web.turning import said, settled, taken
 from workspaces.conditions import ABSENT
-from workspaces.errors import Busy
+from workspaces.errors import Busy, NotFound
 from workspaces.ids import lease_key
 from workspaces.storage.records import Delete, Key, Put
 
@@ -120,7 +122,21 @@ def test_three_people_use_one_key_at_once_beside_an_old_record(
         fork = caller.post(f"/v1/conversations/{ids[name]}/fork", {"key": "copy"})
         assert texts(caller, fork["id"]) == texts(caller, ids[name])
         acme.refused(409, "POST", f"/v1/conversations/{ids['owner']}/fork", json={"key": "main"})
+        _check_export(conversations_of(site, caller), name, ids)
     _check_deletions(people, ids)
+
+
+def _check_export(conversations: Conversations, name: str, ids: dict[str, str]) -> None:
+    """Each exports what was said under the key to whom it says it, and nobody else's."""
+    own = conversations.get(ids[name])
+    transcript, entries = conversations.transcript(own), conversations.carried(own)
+    text = json.dumps(list(exported(own, transcript, entries)))
+    assert ids[name] in text
+    assert f"I am {name}" in text
+    for other in ids.keys() - {name}:
+        assert f"I am {other}" not in text
+        with pytest.raises(NotFound):
+            conversations.get(ids[other])
 
 
 def _check_deletions(people: dict[str, Caller], ids: dict[str, str]) -> None:
