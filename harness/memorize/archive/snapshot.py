@@ -22,8 +22,10 @@ from workspaces.storage.blobs import BLOB_BYTES_MAX
 SNAPSHOT_BYTES_MAX = BLOB_BYTES_MAX
 """Compressed bytes of a snapshot: what a blob store takes. They hold some hundred megabytes of text."""
 
-LEVEL = 3
-"""Compression of a snapshot. Higher levels take several times as long for a tenth of the bytes."""
+LEVEL = 9
+"""Compression of a snapshot. A thread of its own compresses, and takes as long as reading the messages."""
+
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ def take_snapshot(
     import zstandard  # commands that archive nothing do not wait for it
 
     digest, count, packed = sha256(), 0, BytesIO()
-    with zstandard.ZstdCompressor(level=LEVEL).stream_writer(packed, closefd=False) as writer:
+    with zstandard.ZstdCompressor(level=LEVEL, threads=1).stream_writer(
+        packed, closefd=False
+    ) as writer:
         for message in messages:
             see(message)
             line = _line(message)
@@ -80,8 +84,7 @@ def read_snapshot(data: bytes) -> Iterator[LocalMessage]:
 
 
 def _line(message: LocalMessage) -> bytes:
-    text = json.dumps(message.as_json(), ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="backslashreplace") + b"\n"
+    return f"{_as_json(message.as_json())}\n".encode(errors="backslashreplace")
 
 
 def _message(line: bytes) -> LocalMessage:

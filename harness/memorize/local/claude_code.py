@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from harness.memorize.local.found_file import FoundFile, found_files, found_folders
 from harness.memorize.local.local_message import (
+    KeptTexts,
     LocalConversation,
     LocalTranscript,
     MessagePlace,
@@ -66,10 +68,15 @@ _NOT_A_PERSON = (
 
 @dataclass(frozen=True, slots=True)
 class SessionFile:
-    file: Path
+    found: FoundFile
     id: str
     parent: str | None = None
-    """The session whose subagent this is."""
+    """The session whose subagent this is, if the path says it."""
+    is_subagent: bool = False
+
+    @property
+    def file(self) -> Path:
+        return self.found.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +95,19 @@ class _Node:
 
 def session_files(root: Path) -> Iterator[SessionFile]:
     """Yield the transcripts below a directory of Claude Code, in the order of their names."""
-    for project in sorted(_folders(root / "projects")):
-        for file in sorted(project.glob("*.jsonl")):
-            if file.stem.startswith("agent-"):  # older versions: beside the sessions
-                yield SessionFile(file, file.stem, _session_of(file))
-            else:
-                yield SessionFile(file, file.stem)
-        for file in sorted(project.glob("*/subagents/agent-*.jsonl")):
-            yield SessionFile(file, file.stem, file.parent.parent.name)
+    for project in found_folders(f"{root}/projects"):
+        for found in found_files(project):
+            stem, dot, ending = found.name.rpartition(".")
+            if (
+                dot and ending == "jsonl"
+            ):  # older versions kept those of subagents beside the sessions
+                yield SessionFile(found, stem, is_subagent=stem.startswith("agent-"))
+        for folder in found_folders(project):
+            for found in found_files(f"{folder}/subagents"):
+                name = found.name
+                if name.startswith("agent-") and name.endswith(".jsonl"):
+                    parent = folder.rpartition("/")[2]
+                    yield SessionFile(found, name.removesuffix(".jsonl"), parent, is_subagent=True)
 
 
 def conversation(session: SessionFile) -> LocalConversation:
@@ -104,33 +116,36 @@ def conversation(session: SessionFile) -> LocalConversation:
     Raises: Unavailable.
     """
     project = first = None
-    with opened_transcript(session.file) as opened:
-        for line in read_lines(opened, session.file, SkippedLines()):
+    file, parent = session.file, session.parent
+    with opened_transcript(file) as opened:
+        for line in read_lines(opened, file, SkippedLines()):
             project = project or text_in(line.event, "cwd")
-            said = said_part(line.event, sidechains=session.parent is not None)
+            said = said_part(line.event, sidechains=session.is_subagent)
             if said is not None and said.role == "user" and said.type == "message":
                 first = said.text
             if (first and project) or line.index >= HEAD_LINES_MAX:
                 break
-        title = _late_title(opened, session.file)
+        title = _late_title(opened, session.found.size)
+    if session.is_subagent and parent is None:
+        parent = _session_of(file)
     return LocalConversation(
         session.id,
         "claude-code",
         shown_title(title or first or ""),
         project,
-        updated_at=stamp_at(session.file.stat().st_mtime),
-        parent=session.parent,
+        updated_at=stamp_at(session.found.mtime_ns / 1e9),
+        parent=parent,
     )
 
 
-def read_session(session: SessionFile) -> LocalTranscript:
-    """Return the messages on the active branch of a session.
+def read_session(session: SessionFile, kept: KeptTexts) -> LocalTranscript:
+    """Return the messages on the active branch of a session. `kept` has room for texts.
 
     Raises: Unavailable.
     """
     nodes: dict[str, _Node] = {}
     skipped = SkippedLines()
-    sidechains = session.parent is not None
+    sidechains = session.is_subagent
     with opened_transcript(session.file) as opened:
         for line in read_lines(opened, session.file, skipped):
             kind, uuid = line.event.get("type"), text_in(line.event, "uuid")
@@ -138,8 +153,10 @@ def read_session(session: SessionFile) -> LocalTranscript:
                 if kind not in _KNOWN:
                     skipped.unknown[str(kind)] += 1
             elif uuid is not None and uuid not in nodes:
-                place = MessagePlace(session.file, line.offset, line.index)
-                nodes[uuid] = _node(line.event, place, sidechains)
+                said = said_part(line.event, sidechains=sidechains)
+                text = None if said is None else kept.keep(said)
+                place = MessagePlace(session.file, line.offset, line.index, text)
+                nodes[uuid] = _node(line.event, place, sidechains, is_shown=said is not None)
     shown = [node.place for node in _active(nodes) if node.is_shown]
     parts = (TranscriptPart(session.file, 0),)
     return LocalTranscript(tuple(sorted(shown, key=_raw_index)), skipped, parts)
@@ -177,7 +194,9 @@ def _is_person(event: Mapping[str, Any], text: str) -> bool:
     return not text.lstrip().startswith(_NOT_A_PERSON)
 
 
-def _node(event: Mapping[str, Any], place: MessagePlace, sidechains: bool) -> _Node:
+def _node(
+    event: Mapping[str, Any], place: MessagePlace, sidechains: bool, *, is_shown: bool
+) -> _Node:
     kind = event.get("type")
     is_main = sidechains or event.get("isSidechain") is not True
     return _Node(
@@ -185,7 +204,7 @@ def _node(event: Mapping[str, Any], place: MessagePlace, sidechains: bool) -> _N
         text_in(event, "parentUuid") or text_in(event, "logicalParentUuid"),
         text_in(event, "message", "id") if kind == "assistant" else None,
         text_in(event, "sourceToolAssistantUUID"),
-        is_shown=said_part(event, sidechains=sidechains) is not None,
+        is_shown=is_shown,
         can_be_newest=is_main and kind in {"user", "assistant"},
     )
 
@@ -203,11 +222,12 @@ def _active(nodes: dict[str, _Node]) -> Iterable[_Node]:
     return [nodes[uuid] for uuid in path]
 
 
-def _late_title(opened: BinaryIO, file: Path) -> str | None:
+def _late_title(opened: BinaryIO, size: int) -> str | None:
     """Return the newest title near the end of a file; a person's own before a made one."""
-    opened.seek(max(0, file.stat().st_size - TAIL_BYTES))
+    opened.seek(max(0, size - TAIL_BYTES))
+    tail = opened.read(TAIL_BYTES)
     titles: dict[str, str] = {}
-    for line in opened.read(TAIL_BYTES).splitlines():
+    for line in tail.splitlines() if b"-title" in tail else ():
         if b"-title" in line and (event := parsed_event(line)) is not None:
             for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle")):
                 title = text_in(event, name)
@@ -225,13 +245,6 @@ def _session_of(file: Path) -> str:
             if line.index >= HEAD_LINES_MAX:
                 break
     return ""
-
-
-def _folders(directory: Path) -> list[Path]:
-    try:
-        return [one for one in directory.iterdir() if one.is_dir()]
-    except OSError:
-        return []
 
 
 def _raw_index(place: MessagePlace) -> int:

@@ -9,14 +9,15 @@ developers say, is not shown.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.memorize.local.found_file import FoundFile, files_below
 from harness.memorize.local.local_message import (
+    KeptTexts,
     LocalConversation,
     LocalTranscript,
     MessagePlace,
@@ -93,22 +94,28 @@ _KNOWN_ITEMS = {
 class Rollout:
     """A file of Codex, by the ids in its name."""
 
-    file: Path
+    found: FoundFile
     thread: str
     id: str
     """The rollout's own id; the thread's for its first file."""
     is_archived: bool
+
+    @property
+    def file(self) -> Path:
+        return self.found.file
 
 
 def rollouts(root: Path) -> list[Rollout]:
     """Return the rollouts below a Codex directory. Of a plain file and its compressed copy, the plain one."""
     found: dict[str, Rollout] = {}
     for folder, is_archived in (("sessions", False), ("archived_sessions", True)):
-        for path in sorted(_files(root / folder)):
-            name = path.rpartition(os.sep)[2]
+        for one in files_below(f"{root}/{folder}"):
+            name = one.name
             if (ids := _NAME.fullmatch(name)) is not None:
-                plain = name.removesuffix(".zst")  # .jsonl comes before .jsonl.zst
-                found.setdefault(plain, Rollout(Path(path), ids[1], ids[2] or ids[1], is_archived))
+                plain = name.removesuffix(".zst")
+                rollout = Rollout(one, ids[1], ids[2] or ids[1], is_archived)
+                if plain not in found or name == plain:
+                    found[plain] = rollout
     return list(found.values())
 
 
@@ -117,7 +124,7 @@ def thread_files(found: Iterable[Rollout]) -> dict[str, Rollout]:
     newest: dict[str, Rollout] = {}
     for rollout in found:
         known = newest.get(rollout.thread)
-        if known is None or rollout.file.name > known.file.name:
+        if known is None or rollout.found.name > known.found.name:
             newest[rollout.thread] = rollout
     return newest
 
@@ -142,8 +149,9 @@ def conversation(rollout: Rollout, name: str | None) -> LocalConversation:
     """
     meta: Mapping[str, Any] = {}
     first = ""
-    with opened_transcript(rollout.file) as opened:
-        for line in read_lines(opened, rollout.file, SkippedLines()):
+    file = rollout.file
+    with opened_transcript(file) as opened:
+        for line in read_lines(opened, file, SkippedLines()):
             if line.event.get("type") == "session_meta" and not meta:
                 meta = object_in(line.event, "payload")
             said = said_part(line.event)
@@ -156,14 +164,14 @@ def conversation(rollout: Rollout, name: str | None) -> LocalConversation:
         "codex",
         shown_title(name or first),
         text_in(meta, "cwd"),
-        updated_at=stamp_at(rollout.file.stat().st_mtime),
+        updated_at=stamp_at(rollout.found.mtime_ns / 1e9),
         parent=text_in(meta, "parent_thread_id"),
         is_archived=rollout.is_archived,
     )
 
 
-def read_thread(rollout: Rollout, known: Mapping[str, Rollout]) -> LocalTranscript:
-    """Return the history of a thread. `known` are the rollouts by their ids.
+def read_thread(rollout: Rollout, known: Mapping[str, Rollout], kept: KeptTexts) -> LocalTranscript:
+    """Return the history of a thread. `known` are the rollouts by their ids; `kept` has room for texts.
 
     Raises: Unavailable.
     """
@@ -177,8 +185,13 @@ def read_thread(rollout: Rollout, known: Mapping[str, Rollout]) -> LocalTranscri
         with opened_transcript(file) as opened:
             for line in read_lines(opened, file, skipped, until=until):
                 last = line.index
-                place = MessagePlace(file, line.offset, before + line.index)
-                _take(line.event, place, places, skipped)
+                said = said_part(line.event)
+                if said is not None:
+                    text = kept.keep(said)
+                    place = MessagePlace(file, line.offset, before + line.index, text)
+                    places.append((place, said.role == "user" and said.type == "message"))
+                else:
+                    _take_back(line.event, places, skipped)
         before += last + 1
     return LocalTranscript(tuple(place for place, _ in places), skipped, tuple(read))
 
@@ -204,18 +217,12 @@ def said_part(event: Mapping[str, Any]) -> SaidPart | None:
     return None
 
 
-def _take(
-    event: Mapping[str, Any],
-    place: MessagePlace,
-    places: list[tuple[MessagePlace, bool]],
-    skipped: SkippedLines,
+def _take_back(
+    event: Mapping[str, Any], places: list[tuple[MessagePlace, bool]], skipped: SkippedLines
 ) -> None:
-    """Add what a line says, or take out what it takes back. The flag marks a person's words."""
+    """Take out what a line takes back, and count unknown ones. The flag marks a person's words."""
     kind, payload = event.get("type"), object_in(event, "payload")
-    said = said_part(event)
-    if said is not None:
-        places.append((place, said.role == "user" and said.type == "message"))
-    elif kind not in _LINE_TYPES:
+    if kind not in _LINE_TYPES:
         skipped.unknown[str(kind)] += 1
     elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
         _roll_back(places, number_in(payload, "num_turns") or 0)
@@ -263,13 +270,6 @@ def _said(payload: Mapping[str, Any], at: str | None) -> SaidPart | None:
     if _REQUEST in text:  # an editor puts what is open before it
         text = text.partition(_REQUEST)[2].strip()
     return SaidPart("user", "message", text_in(payload, "id"), at, text) if text.strip() else None
-
-
-def _files(directory: Path) -> Iterator[str]:
-    """Yield the paths of the files below a directory, without asking for each file's state."""
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            yield f"{folder}{os.sep}{name}"
 
 
 def _content(value: object) -> str:

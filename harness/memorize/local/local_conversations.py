@@ -1,20 +1,24 @@
 """The conversations of other agents on this machine: list them, and read one.
 
-A list reads the beginning and the end of each file. What it has read of a file is kept while size and time
-of the file stay. A reader finds the places of all messages first, and then reads those that are shown.
+A list reads the beginning and the end of each file. What it has read of a file is kept, also for the next
+process, while size and time of the file stay. A reader finds the places of all messages first, and then
+reads those that are shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
 from harness.memorize.local import claude_code, claude_desktop, codex
+from harness.memorize.local.found_file import FoundFile
+from harness.memorize.local.list_cache import ListCache
 from harness.memorize.local.local_message import (
+    KeptTexts,
     LocalConversation,
     LocalMessage,
     LocalTranscript,
@@ -38,6 +42,13 @@ from workspaces.validation import unknown_name
 
 PREFIX_CHARACTERS_MIN = 4
 """Characters of the beginning of an id that name a conversation. Fewer name too many."""
+
+KEPT_CHARACTERS_MAX = 32 * 2**20
+"""Characters of messages that stay in memory while a whole conversation is read. The lines of the others are
+read a second time."""
+
+LIST_CACHE = "search/local-conversations.json"
+"""The cache of lists, below a home."""
 
 OWN: Provider = "harness"
 
@@ -77,15 +88,13 @@ class _Source:
     """A conversation that can be listed and read."""
 
     id: str
-    file: Path
-    """The file whose change changes what a list says."""
+    found: FoundFile | None
+    """The file whose change changes what a list says. None: no transcript is read to describe it."""
     describe: Callable[[], LocalConversation]
-    read: Callable[[], LocalTranscript]
+    read: Callable[[KeptTexts], LocalTranscript]
     part: Callable[[Mapping[str, Any]], SaidPart | None]
     name: str | None = None
     """A name from elsewhere, which a list shows in place of the first words."""
-    is_kept: bool = True
-    """True if what a list says of it costs reading the file."""
     is_joined: bool = False
     """True if a session of Claude Desktop shows it in a list already."""
 
@@ -104,9 +113,12 @@ class LocalConversations:
     roots: TranscriptRoots
     own: OtherConversations | None = None
     """The conversations of this home, if they belong to the list."""
-    _described: dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]] = field(
-        default_factory=dict[tuple[Path, str | None], tuple[tuple[int, int], LocalConversation]]
-    )
+    cache: InitVar[Path | None] = None
+    """The file that keeps what a list says, for the next process."""
+    _cache: ListCache = field(init=False)
+
+    def __post_init__(self, cache: Path | None) -> None:
+        self._cache = ListCache(cache)
 
     def list(
         self,
@@ -125,13 +137,17 @@ class LocalConversations:
         if provider is not None and provider not in get_args(Provider):
             raise unknown_name("provider", provider, [*get_args(Provider)])
         found: list[LocalConversation] = []
-        for source in self._sources(provider):
+        sources = self._sources(provider)
+        for source in sources:
             if source.is_joined:
                 continue
             with suppress(OSError, Unavailable):  # deleted since, or not readable by this user
                 one = self._describe(source)
                 if _matches(one, project, query, since):
                     found.append(one)
+        if provider is None:
+            self._cache.keep({_key(source) for source in sources})
+        self._cache.write()
         if self.own is not None and provider in (None, OWN):
             found += [one for one in self.own.list() if _matches(one, project, query, since)]
         found.sort(key=_newest_first, reverse=True)
@@ -148,7 +164,7 @@ class LocalConversations:
             return ReadConversation(own.about, said[first:last], len(said), SkippedLines())
         source = self._resolve(id_)
         conversation = self._describe(source)
-        transcript = source.read()
+        transcript = source.read(KeptTexts())
         places = transcript.places
         first, last = shown_range(len(places), around, limit)
         messages = tuple(_messages(places[first:last], first + 1, source.part))
@@ -164,10 +180,11 @@ class LocalConversations:
         source = self._resolve(id_)
 
         def messages() -> Iterator[LocalMessage]:
-            return _messages(source.read().places, 1, source.part)
+            kept = KeptTexts(KEPT_CHARACTERS_MAX)
+            return _messages(source.read(kept).places, 1, source.part)
 
         def raw_event(index: int) -> str | None:
-            return _raw_event(source.read().parts, index)
+            return _raw_event(source.read(KeptTexts()).parts, index)
 
         return WholeConversation(self._describe(source), messages, raw_event)
 
@@ -186,16 +203,13 @@ class LocalConversations:
         return next(iter(begun.values()))
 
     def _describe(self, source: _Source) -> LocalConversation:
-        if not source.is_kept:
+        if source.found is None:
             return source.describe()
-        key = source.file, source.name
-        stat = source.file.stat()
-        state = (stat.st_size, stat.st_mtime_ns)
-        known = self._described.get(key)
-        if known is None or known[0] != state:
-            known = state, source.describe()
-            self._described[key] = known
-        return known[1]
+        known = self._cache.get(_key(source), source.found)
+        if known is None:
+            known = source.describe()
+            self._cache.put(_key(source), source.found, known)
+        return known
 
     def _sources(self, provider: str | None) -> list[_Source]:
         """Return the conversations of a provider, or of all. No transcript is read."""
@@ -208,18 +222,18 @@ class LocalConversations:
             ]
             desktop = self._desktop_sessions(code)
             if provider != "claude-code":
-                found += [_desktop_source(*one) for one in desktop]
+                found += [_desktop_source(one) for one in desktop]
             if provider != "claude-desktop":
-                joined = {one.session.id for _, one in desktop if one.session is not None}
+                joined = {one.session.id for one in desktop if one.session is not None}
                 found += [_code_source(one, one.id in joined and provider is None) for one in code]
         return found
 
     def _desktop_sessions(
         self, code: Iterable[claude_code.SessionFile]
-    ) -> list[tuple[Path, claude_desktop.DesktopSession]]:
-        known = {one.id: one for one in code}
+    ) -> list[claude_desktop.DesktopSession]:
+        known = {one.id: one for one in code} if self.roots.claude_desktop else {}
         return [
-            (one.session.file if one.session else root, one)
+            one
             for root in self.roots.claude_desktop
             for one in claude_desktop.desktop_sessions(root, known)
         ]
@@ -259,7 +273,7 @@ def local_conversations(
         claude_home=configured_directory("CLAUDE_CONFIG_DIR", "~/.claude"),
         extra=settings.transcript_roots,
     )
-    return LocalConversations(roots, own)
+    return LocalConversations(roots, own, settings.home.root / LIST_CACHE)
 
 
 def transcript_roots(
@@ -313,36 +327,36 @@ def _codex_source(
     def describe() -> LocalConversation:
         return codex.conversation(one, name)
 
-    def read() -> LocalTranscript:
-        return codex.read_thread(one, known)
+    def read(kept: KeptTexts) -> LocalTranscript:
+        return codex.read_thread(one, known, kept)
 
-    return _Source(one.thread, one.file, describe, read, codex.said_part, name)
+    return _Source(one.thread, one.found, describe, read, codex.said_part, name)
 
 
 def _code_source(one: claude_code.SessionFile, is_joined: bool = False) -> _Source:
     def describe() -> LocalConversation:
         return claude_code.conversation(one)
 
-    def read() -> LocalTranscript:
-        return claude_code.read_session(one)
+    def read(kept: KeptTexts) -> LocalTranscript:
+        return claude_code.read_session(one, kept)
 
     def part(event: Mapping[str, Any]) -> SaidPart | None:
-        return claude_code.said_part(event, sidechains=one.parent is not None)
+        return claude_code.said_part(event, sidechains=one.is_subagent)
 
-    return _Source(one.id, one.file, describe, read, part, is_joined=is_joined)
+    return _Source(one.id, one.found, describe, read, part, is_joined=is_joined)
 
 
-def _desktop_source(file: Path, one: claude_desktop.DesktopSession) -> _Source:
+def _desktop_source(one: claude_desktop.DesktopSession) -> _Source:
     def describe() -> LocalConversation:
         return one.listed
 
-    def read() -> LocalTranscript:
+    def read(kept: KeptTexts) -> LocalTranscript:
         if one.session is None:
             return LocalTranscript((), SkippedLines())
-        return claude_code.read_session(one.session)
+        return claude_code.read_session(one.session, kept)
 
     part = claude_code.said_part
-    return _Source(one.listed.id, file, describe, read, part, is_kept=False)
+    return _Source(one.listed.id, None, describe, read, part)
 
 
 def _messages(
@@ -355,7 +369,7 @@ def _messages(
     for file, group in groupby(places, key=_file):
         with opened_transcript(file) as opened:
             for place in group:
-                said = part(read_line(opened, place.offset))
+                said = place.said or part(read_line(opened, place.offset))
                 if said is None:
                     raise Unavailable(f"transcript {file.name}", "it changed while it was read")
                 yield said.message(position, place.raw_index)
@@ -375,6 +389,11 @@ def _raw_event(parts: Iterable[TranscriptPart], index: int) -> str | None:
             if line.index > index - part.first_index:
                 break
     return None
+
+
+def _key(source: _Source) -> str:
+    path = "" if source.found is None else source.found.path
+    return path if source.name is None else f"{path}\0{source.name}"
 
 
 def _matches(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -32,6 +32,8 @@ class MessagePlace:
     offset: int
     raw_index: int
     """Number of its line, counted from 0 through all files of the conversation in order."""
+    said: SaidPart | None = field(default=None, compare=False)
+    """What it says, if that was kept when its line was read first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,22 @@ class SaidPart:
             text,
             raw_index=raw_index,
         )
+
+
+@dataclass(slots=True)
+class KeptTexts:
+    """The texts that a reader keeps, so that it need not read their lines again: as many as there is room
+    for."""
+
+    room: int = 0
+    """Characters."""
+
+    def keep(self, said: SaidPart) -> SaidPart | None:
+        """Return the part, or None if there is no room for it."""
+        if len(said.text) > self.room:
+            return None
+        self.room -= len(said.text)
+        return said
 
 
 @dataclass(frozen=True, slots=True)

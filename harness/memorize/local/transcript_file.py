@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from pydantic_core import from_json
+
 from workspaces.errors import Unavailable
 
 LINE_BYTES_MAX = 16 * 2**20
@@ -102,9 +104,12 @@ def read_line(opened: BinaryIO, offset: int) -> Mapping[str, Any]:
 def parsed_event(line: bytes) -> Mapping[str, Any] | None:
     """Return the JSON object of a line, or None if it is none."""
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+        event = from_json(line)  # three times as fast as Python's own
+    except ValueError:
+        try:
+            event = json.loads(line)  # it takes half of a surrogate pair, too
+        except (ValueError, RecursionError):
+            return None
     return cast("Mapping[str, Any]", event) if isinstance(event, dict) else None
 
 
