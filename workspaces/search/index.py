@@ -67,6 +67,10 @@ class ScoredUnit:
     score: float
     is_named: bool
     """True if only this unit holds an id, path or name from the query."""
+    is_heading: bool
+    bears: bool
+    """True if the score says that the unit bears on the query. With an embedder always: similarity of meaning
+    has no such score."""
     why: tuple[str, ...]
     """The reasons for the match, in words. Empty for an empty query."""
 
@@ -159,15 +163,37 @@ class Index:
         ):
             line, text = _text_of(database, one.unit)
             why = _explain(one, query_words, self._embedder_error, self.stale_reason)
-            yield ScoredUnit(one.path, line, text, one.score, one.is_named, why)
+            yield ScoredUnit(
+                one.path,
+                line,
+                text,
+                one.score,
+                is_named=one.is_named,
+                is_heading=one.is_heading,
+                bears=vector is not None
+                or one.is_named
+                or ranking.bears(one.score, self._corpus.size),
+                why=why,
+            )
 
     def _list_units(
         self, database: sqlite3.Connection, keep: Callable[[str], bool] | None
     ) -> Iterable[ScoredUnit]:
         for path, row in self._corpus.rows.items():
             if keep is None or keep(path):
-                for line, text in texts_of(database, row.base, row.base + len(row.traits)):
-                    yield ScoredUnit(path, line, text, 0.0, False, ())
+                listed = texts_of(database, row.base, row.base + len(row.traits))
+                for traits, (line, text) in zip(row.traits, listed, strict=True):
+                    is_heading = bool(traits & ranking.HEADING_TRAIT)
+                    yield ScoredUnit(
+                        path,
+                        line,
+                        text,
+                        0.0,
+                        is_named=False,
+                        is_heading=is_heading,
+                        bears=True,
+                        why=(),
+                    )
 
     def _ask(
         self,

@@ -29,6 +29,9 @@ In brackets: the points of recall@10 that each part gains in addition to all oth
 notes: short lines of talk and long messages. The weights were chosen on every second folder of each set;
 docs/benchmarks.md has both halves. docs/performance.md tells what was tried and left out.
 
+**The cut.** By default an answer shows the lines from half of the best score on, without headings. It shows
+nothing if no line bears on the query (`lowest_shown`).
+
 **What makes it fast.** Only units that hold one of the query's rarer terms, or are next to one, are
 considered. Terms that half of all units hold, and terms beyond `POSTINGS_MAX` postings, only weigh the
 units that the rarer terms have found. Of these, the `CANDIDATES` with the highest estimates are scored in
@@ -46,6 +49,7 @@ from functools import cached_property, partial
 from heapq import nlargest
 from itertools import pairwise
 from math import log, log2
+from typing import Protocol
 
 from workspaces.search.embeddings import QueryVector, fuse
 from workspaces.search.table import NOWHERE, FileRow, Posting, unpack_numbers
@@ -69,7 +73,9 @@ WHOLE_TERMS = 80
 not change as others are added."""
 
 COHESION_NONE, COHESION_FULL = 1.1, 1.5
-COHESION_ASSUMED = 1.5
+COHESION_ASSUMED = 1.25
+"""Cohesion of an index with too few lines to tell. Neighbours then count so little that lines with nothing
+else stay below the cut."""
 COHESION_DAMPING = 4.0
 """Weight of the whole index's cohesion, in shared terms expected by chance. Files with fewer mostly take
 that of the whole index."""
@@ -85,6 +91,15 @@ SEEDS = 50
 CANDIDATES = 80
 """Units to score in full: half a millisecond. Twice as many gain 0.2 points among shuffled lines and
 nothing in others."""
+
+CUT_SHARE = 0.5
+"""Share of the best score below which the default cut leaves a line out."""
+BEARING_SCORE = 0.48
+"""Score of the best line from which it bears on the query: it has about half of the query's words, the rarer
+ones counting more."""
+BEARING_DAMPING_UNITS = 30
+"""Size of an index at which half of that score is enough. Where few words are known, a missing one tells
+little."""
 
 HEADING_TRAIT, ASKS_TRAIT = 0x80, 0x40
 _SHARE_MAX = 0x3F
@@ -153,6 +168,39 @@ class Scored:
 
     def reasons(self) -> MatchReasons:
         return self._scorer.reasons(self.unit)
+
+
+class Ranked(Protocol):
+    """A line in a ranking, as the cut needs it."""
+
+    @property
+    def score(self) -> float: ...
+    @property
+    def is_named(self) -> bool: ...
+    @property
+    def is_heading(self) -> bool: ...
+    @property
+    def bears(self) -> bool: ...
+
+
+def bears(score: float, size: int) -> bool:
+    """Return True if a line with this score, in an index of `size` units, bears on the query.
+
+    The score is how much of the query the line and its context hold, the rarer words counting more."""
+    return score >= BEARING_SCORE * size / (size + BEARING_DAMPING_UNITS)
+
+
+def lowest_shown(ranked: Iterable[Ranked]) -> float | None:
+    """Return the score from which on the default cut shows lines, or None if no line bears on the query."""
+    lines = [one for one in ranked if one.is_named or not one.is_heading]
+    if not any(one.bears for one in lines):
+        return None
+    return CUT_SHARE * max(one.score for one in lines)
+
+
+def is_shown(one: Ranked, lowest: float) -> bool:
+    """Return True if a line is above the cut. A heading is no answer, unless the query names it."""
+    return one.is_named or (one.score >= lowest and not one.is_heading)
 
 
 class Corpus:

@@ -20,7 +20,7 @@ from workspaces.search.index import Index, OnIndexProgress
 from workspaces.search.kind import MemoryKind, kind_of
 from workspaces.search.provenance import LineSource, Provenance
 from workspaces.search.source import LiveTexts, RevisionTexts, TextSource
-from workspaces.timestamp import Stamp
+from workspaces.timestamp import Stamp, moment_of
 from workspaces.tree.directory import FileBlobs
 
 LIMIT_MAX = 100
@@ -79,7 +79,16 @@ class RecallHit:
     revision: RevisionId | None
     is_named: bool
     """True if only this line holds an id, path or name from the query. It ranks before all others."""
+    is_heading: bool
+    bears: bool
+    """True if the line bears on the query: it is enough for an answer. See `ranking.lowest_shown`."""
+    age_days: int | None
+    """Whole days since `updated_at`."""
     why: tuple[str, ...]
+
+    @property
+    def kind(self) -> MemoryKind:
+        return kind_of(self.path)
 
 
 class Recall:
@@ -96,6 +105,7 @@ class Recall:
     ) -> None:
         self._history = history
         self._origins = origins
+        self._clock = clock
         self._live = LiveTexts(blobs, clock)
         self._index = Index(file, embedder)
         self._viewed = Index(file.with_name(f"{file.stem}.view.db"), embedder)
@@ -109,7 +119,8 @@ class Recall:
         scope: Scope = EVERYTHING,
         on_progress: OnIndexProgress | None = None,
     ) -> list[RecallHit]:
-        """Return the lines that a query is about, best first. For an empty query, return the first lines.
+        """Return the lines that a query is about, best first, without a cut. For an empty query, return the
+        first lines.
 
         Raises: Refused when the limit is out of range; OverLimit when the query is too long."""
         _check(query, limit)
@@ -129,6 +140,7 @@ class Recall:
             only=includes_line if scope.since or scope.by else None,
             on_progress=on_progress,
         )
+        now = self._clock.now()
         hits: list[RecallHit] = []
         for unit in units:
             origin = provenance.of(unit.path, unit.line, unit.text.count("\n") + 1)
@@ -143,6 +155,9 @@ class Recall:
                     author=commit.author if commit else None,
                     revision=commit.id if commit else None,
                     is_named=unit.is_named,
+                    is_heading=unit.is_heading,
+                    bears=unit.bears,
+                    age_days=max(0, (now - moment_of(origin.at)).days) if origin else None,
                     why=unit.why,
                 )
             )

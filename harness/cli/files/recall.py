@@ -18,7 +18,7 @@ from harness.cli.console.console import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.progress import TaskID
 
@@ -65,6 +65,9 @@ def recall(
             "--revision", "-r", help="Search the state at this revision of one workspace."
         ),
     ] = None,
+    cut: Annotated[
+        str, typer.Option("--cut", help="auto: only lines that fit well. off: up to the limit.")
+    ] = "auto",
     why: Annotated[bool, typer.Option("--why", help="Show why each line matches.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -76,25 +79,44 @@ def recall(
     The search also finds other forms of a word, and lines next to or under a matching line. If a name, id
     or path occurs in one line only, that line comes first. Recent edits are included. An empty query ("")
     lists lines in order.
+
+    Lines with less than half of the best score are left out, and so is everything if nothing bears on the
+    question. Stderr says how many; `--cut off` shows them.
     """
+    from typing import get_args
+
+    from harness.memory.recall import CutMode, answer
     from harness.memory.recall import recall as find
+    from workspaces.errors import unknown_name
+
+    modes: dict[str, CutMode] = {mode: mode for mode in get_args(CutMode)}
+    if cut not in modes:
+        raise unknown_name("--cut", cut, list(modes))
 
     with opened_files(home, as_json=as_json) as files:
         scope = _scope(path or [], kind or [], since, by)
         places = _places(files, workspace or [], revision)
         if sys.stderr.isatty():
             _prepare(places)
-        hits = find(places, query, limit=limit, scope=scope, view=revision or "head")
+        found = find(places, query, limit=limit, scope=scope, view=revision or "head")
         stale = {name: place.recall.stale_reason for name, place in places}
     for name, reason in stale.items():
         if reason:
             complain(f"the index of {name} may be out of date: {reason}\n")
+    shown = answer(found, query, modes[cut])
     if as_json:
-        print_json([hit.as_json() for hit in hits])
-    elif hits:
-        print_styled(_styled(hits, query, with_names=len(places) > 1, with_why=why))
+        print_json([hit.as_json() for hit in shown.hits])
+    elif shown.hits:
+        print_styled(_styled(shown.hits, query, with_names=len(places) > 1, with_why=why))
     else:
         complain("no line matches\n")
+    if shown.cut is not None and shown.cut.behind:
+        lines = f"{shown.cut.shown} of {shown.cut.shown + shown.cut.behind} lines are shown"
+        complain(f"{lines}, down to a score of {shown.cut.lowest:.2f}; --cut off shows all\n")
+    elif found and not shown.hits:
+        complain(
+            f"nothing here bears on the question; --cut off shows {len(found)} with a word of it\n"
+        )
 
 
 def _scope(paths: list[str], kinds: list[str], since: str | None, by: str | None) -> Scope:
@@ -145,9 +167,10 @@ def _prepare(places: list[tuple[str, Workspace]]) -> None:
 
 
 def _styled(
-    hits: list[Hit], query: str, *, with_names: bool, with_why: bool
+    hits: Sequence[Hit], query: str, *, with_names: bool, with_why: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines as `grep -n` prints them, with the matching words highlighted."""
+    from harness.memory.recall import age_of
     from workspaces.search.highlight import spans
 
     for hit in hits:
@@ -161,5 +184,9 @@ def _styled(
             at = end
         yield f"{line.content[at:]}\n", ""
         if with_why:
-            written = f"{line.author}, {line.updated_at[:10]}" if line.updated_at else "new"
-            yield f"    {line.score:.2f} · {written} · {'; '.join(line.why)}\n", "dim"
+            written = age_of(line.updated_at, line.age_days)
+            by = f"{line.author}, " if line.author else ""
+            yield (
+                f"    {line.score:.2f} · {line.kind} · {by}{written} · {'; '.join(line.why)}\n",
+                "dim",
+            )

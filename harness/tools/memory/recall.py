@@ -9,7 +9,17 @@ from pydantic import Field
 
 from harness.agents.mounts import Mount
 from harness.memory.blocks.block import BLOCK_SCOPES
-from harness.memory.recall import Hit, SearchedPlace, recall_in, since_of
+from harness.memory.recall import (
+    EMPTY,
+    CutMode,
+    RecallAnswer,
+    SearchedPlace,
+    age_of,
+    answer,
+    behind_text,
+    recall_in,
+    since_of,
+)
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext
 from workspaces.search.kind import MemoryKind
@@ -31,6 +41,7 @@ class RecallInput(StrictModel):
     since: str | None = None
     by: str | None = None
     workspace: str | None = None
+    cut: CutMode = "auto"
 
 
 def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
@@ -50,9 +61,10 @@ def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
     if arguments.workspace is None:
         searched += _unmounted(context, scope)
     hits = recall_in(searched, arguments.query, limit=arguments.limit)
-    if not hits:
-        return "Nothing was found. Try other words, or fewer filters."
-    return _shown(hits, with_names=len(searched) > 1 or len(context.mounts) > 1)
+    found = answer(hits, arguments.query, arguments.cut)
+    if not found.hits:
+        return EMPTY if found.nothing_known else "There are no lines here."
+    return _shown(found, with_names=len(searched) > 1 or len(context.mounts) > 1)
 
 
 def _unmounted(context: ToolContext, scope: Scope) -> list[SearchedPlace]:
@@ -73,23 +85,25 @@ def _unmounted(context: ToolContext, scope: Scope) -> list[SearchedPlace]:
     return places
 
 
-def _shown(hits: list[Hit], *, with_names: bool) -> str:
+def _shown(found: RecallAnswer, *, with_names: bool) -> str:
     shown: list[str] = []
     room = CHARACTERS_MAX
-    for hit in hits:
+    for hit in found.hits:
         line = hit.line
         place = f"{hit.workspace}: {line.path}" if with_names else line.path
-        when = line.updated_at[:10] if line.updated_at else "not in a revision yet"
         content = line.content
         if len(content) > CONTENT_CHARACTERS_MAX:
             content = f"{content[:CONTENT_CHARACTERS_MAX]}…"
-        entry = f"{place}:{line.line_number} ({when})\n{content}"
+        age = age_of(line.updated_at, line.age_days)
+        entry = f"{place}:{line.line_number} ({line.kind}, {age})\n{content}"
         room -= len(entry)
         if room < 0 and shown:
             break
         shown.append(entry)
-    left = len(hits) - len(shown)
-    return "\n".join([*shown, *([f"({left} more lines: ask for less)"] if left else [])])
+    left = len(found.hits) - len(shown)
+    if left:
+        shown.append(f"({left} more lines: ask for less)")
+    return "\n".join([*shown, *behind_text(found.cut)])
 
 
 def _suits(mount: Mount, context: ToolContext) -> bool:

@@ -7,7 +7,16 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.mcp.tool import APP, READS, McpCall, McpTool, ToolInput, ToolOutput, fitting
-from harness.memory.recall import Hit, recall, since_of
+from harness.memory.recall import (
+    EMPTY,
+    CutMode,
+    Hit,
+    age_of,
+    answer,
+    behind_text,
+    recall,
+    since_of,
+)
 from workspaces.search.kind import MemoryKind
 from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
 
@@ -23,6 +32,15 @@ class RecallArguments(ToolInput):
     since: str | None = None
     by: str | None = None
     workspace: str | None = None
+    cut: CutMode = "auto"
+
+
+class RecallCut(ToolOutput):
+    shown: int
+    behind: int
+    """Lines that were found and fit less."""
+    lowest: float
+    """The lowest score shown."""
 
 
 class RecalledLine(ToolOutput):
@@ -31,17 +49,24 @@ class RecalledLine(ToolOutput):
     line_number: int
     content: str
     score: float
+    kind: MemoryKind
     updated_at: str | None
+    age_days: int | None
     author: str | None
 
 
 class RecallOutput(ToolOutput):
     hits: list[RecalledLine]
     left_out: int
-    """Further lines that were found and do not fit."""
+    """Further lines that were found and do not fit into the answer."""
+    cut: RecallCut | None
+    """None without a cut, and if nothing is shown."""
+    nothing_known: bool
+    """True if no line bears on the question."""
 
 
-def shown_hits(hits: list[Hit]) -> RecallOutput:
+def recall_output(hits: list[Hit], query: str, cut: CutMode) -> RecallOutput:
+    found = answer(hits, query, cut)
     lines = [
         RecalledLine(
             workspace=hit.workspace,
@@ -49,27 +74,34 @@ def shown_hits(hits: list[Hit]) -> RecallOutput:
             line_number=hit.line.line_number,
             content=_cut(hit.line.content),
             score=hit.line.score,
+            kind=hit.line.kind,
             updated_at=hit.line.updated_at,
+            age_days=hit.line.age_days,
             author=hit.line.author,
         )
-        for hit in hits
+        for hit in found.hits
     ]
     kept = fitting(lines)
-    return RecallOutput(hits=kept, left_out=len(lines) - len(kept))
+    return RecallOutput(
+        hits=kept,
+        left_out=len(lines) - len(kept),
+        cut=RecallCut(**found.cut.as_json()) if found.cut else None,
+        nothing_known=found.nothing_known,
+    )
 
 
 def hits_text(output: RecallOutput) -> str:
     if not output.hits:
-        return "Nothing was found. Try other words, or fewer filters."
+        return EMPTY if output.nothing_known else "There are no lines here."
     lines = [
-        f"{hit.path}:{hit.line_number} ({hit.updated_at[:10] if hit.updated_at else 'not saved yet'}"
+        f"{hit.path}:{hit.line_number} ({hit.kind}, {age_of(hit.updated_at, hit.age_days)}"
         f"{f', {hit.author}' if hit.author else ''})\n{hit.content}"
         for hit in output.hits
     ]
     left = (
         [f"({output.left_out} more lines are left out: lower `limit`)"] if output.left_out else []
     )
-    return "\n".join([*lines, *left])
+    return "\n".join([*lines, *left, *behind_text(output.cut)])
 
 
 def _cut(text: str) -> str:
@@ -92,7 +124,7 @@ def _recall(arguments: RecallArguments, call: McpCall) -> RecallOutput:
         ),
         on_progress=lambda done, total: call.progress(done, total, "indexing"),
     )
-    return shown_hits(hits)
+    return recall_output(hits, arguments.query, arguments.cut)
 
 
 RECALL = McpTool(

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from harness.mcp.tool import READS, McpCall, McpTool, ToolInput
-from harness.mcp.tools.files.recall import RecallOutput, hits_text, shown_hits
-from harness.memory.recall import recall, since_of
+from harness.mcp.tools.files.recall import RecallOutput, hits_text, recall_output
+from harness.memory.recall import CutMode, recall, since_of
 from workspaces.errors import NotFound
 from workspaces.history.history import LOG_ENTRIES_MAX, View
 from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX
@@ -25,6 +25,7 @@ class RecallAtArguments(ToolInput):
     """A date, a date with time, or a revision."""
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 10
     workspace: str | None = None
+    cut: CutMode = "auto"
 
 
 def view_at(workspace: Workspace, at: str) -> View:
@@ -48,7 +49,8 @@ def _recall_at(arguments: RecallAtArguments, call: McpCall) -> RecallOutput:
     workspace.commit_edits()
     view = view_at(workspace, arguments.at)
     places = [(workspace.record.name, workspace)]
-    return shown_hits(recall(places, arguments.query, limit=arguments.limit, view=view))
+    hits = recall(places, arguments.query, limit=arguments.limit, view=view)
+    return recall_output(hits, arguments.query, arguments.cut)
 
 
 RECALL_AT = McpTool(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast, get_args
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from harness.memory.recall import Hit, recall, since_of
+from harness.memory.recall import RecallAnswer, answer, recall, since_of
 from harness.web.http.caller import Caller, CallerWorkspace
 from harness.web.pages.parts.rendering import shown
 from harness.web.pages.parts.route import PageRoute
@@ -35,9 +34,10 @@ def recall_page(
     kind: str = "",
     since: str = "",
     by: str = "",
+    cut: str = "",
 ) -> Response:
-    stated = {"q": q, "path": path, "kind": kind, "since": since, "by": by}
-    hits, failure = _found(place, stated)
+    stated = {"q": q, "path": path, "kind": kind, "since": since, "by": by, "cut": cut}
+    found, failure = _found(place, stated)
     return shown(
         request,
         "recall.html",
@@ -47,16 +47,17 @@ def recall_page(
         asked=stated,
         is_filtered=any((path, kind, since, by)),
         kinds=KINDS,
-        hits=hits,
+        hits=found.hits,
+        cut=found.cut,
         failure=failure,
         limit=LIMIT,
     )
 
 
-def _found(place: Workspace, stated: dict[str, Any]) -> tuple[Sequence[Hit], str | None]:
+def _found(place: Workspace, stated: dict[str, Any]) -> tuple[RecallAnswer, str | None]:
     """Return the lines, or the sentence that says which filter is wrong."""
     if not stated["q"].strip():
-        return (), None
+        return answer((), ""), None
     kind = stated["kind"]
     kinds = (cast(MemoryKind, kind),) if kind in KINDS else ()
     try:
@@ -64,6 +65,7 @@ def _found(place: Workspace, stated: dict[str, Any]) -> tuple[Sequence[Hit], str
         paths = (stated["path"],) if stated["path"] else ()
         scope = Scope(paths, kinds, since, stated["by"] or None)
         places = [(place.record.name, place)]
-        return recall(places, stated["q"], limit=LIMIT, scope=scope), None
+        hits = recall(places, stated["q"], limit=LIMIT, scope=scope)
+        return answer(hits, stated["q"], "off" if stated["cut"] == "off" else "auto"), None
     except Failure as failure:
-        return (), f"{failure}{'; ' + failure.remedy if failure.remedy else ''}"
+        return answer((), ""), f"{failure}{'; ' + failure.remedy if failure.remedy else ''}"

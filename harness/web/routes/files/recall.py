@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from fastapi import Query as QueryOf
 from pydantic import Field
 
-from harness.memory.recall import recall, since_of
+from harness.memory.recall import CutMode, answer, recall, since_of
 from harness.web.http.caller import CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import in_camel_case, page_schema, whole
+from harness.web.http.pagination import in_camel_case, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
@@ -44,10 +44,26 @@ HIT = object_of(
         "content": TEXT,
         "score": {"type": "number"},
         "workspace": TEXT,
+        "kind": TEXT,
         "updatedAt": TEXT_OR_NULL,
         "author": TEXT_OR_NULL,
         "revision": TEXT_OR_NULL,
         "why": list_of(TEXT),
+    }
+)
+
+CUT = {
+    "anyOf": [
+        object_of({"shown": NUMBER, "behind": NUMBER, "lowest": {"type": "number"}}),
+        {"type": "null"},
+    ]
+}
+ANSWER = object_of(
+    {
+        "hits": list_of(HIT),
+        "nextCursor": TEXT_OR_NULL,
+        "cut": CUT,
+        "nothingKnown": {"type": "boolean"},
     }
 )
 
@@ -65,16 +81,22 @@ class RecallQuery(Query):
     """Only lines by this author: a name, the id of an agent or a conversation, or a source such as `turn`."""
     revision: str = HEAD
     """Search the state at this revision."""
+    cut: CutMode = "auto"
+    """`auto` shows the lines from half of the best score on, and none if nothing bears on the question. `off`
+    shows every line up to the limit."""
 
 
 @router.get(
     "/recall",
     summary="Find lines by their meaning",
     response_model=None,
-    responses=answers(page_schema("hits", HIT)),
+    responses=answers(ANSWER),
 )
 def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()]) -> Json:
     """Find lines, best matches first, with the reasons of each match.
+
+    `cut` says how many lines are shown, how many were found behind the cut, and the lowest score shown. It is
+    null with `cut=off` and for an empty answer. `nothingKnown` is true if no line bears on the question.
 
     If a name, id or path occurs in one line only, that line comes first. If the disk takes no write, the
     index stays as it is, and the header `X-Harness-Note` says so.
@@ -86,7 +108,13 @@ def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()
         query.by,
     )
     places = [(place.record.name, place)]
-    hits = recall(places, query.query, limit=query.limit, scope=scope, view=query.revision)
+    found = recall(places, query.query, limit=query.limit, scope=scope, view=query.revision)
     reason = place.recall.stale_reason
     headers = {"X-Harness-Note": f"the index may be out of date: {reason}"} if reason else {}
-    return Json(whole("hits", (in_camel_case(hit.as_json()) for hit in hits)), headers=headers)
+    shown = answer(found, query.query, query.cut)
+    document = {
+        **whole("hits", (in_camel_case(hit.as_json()) for hit in shown.hits)),
+        "cut": shown.cut.as_json() if shown.cut else None,
+        "nothingKnown": shown.nothing_known,
+    }
+    return Json(document, headers=headers)

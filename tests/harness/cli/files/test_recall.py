@@ -28,6 +28,30 @@ def test_recall_finds_filters_and_limits_lines(harness: Terminal) -> None:
     assert listed.done().json[0]["line_number"] == 1
 
 
+def test_recall_stops_where_lines_fit_less_and_says_so_on_stderr(harness: Terminal) -> None:
+    text = b"- we deploy on Fridays\n- tea is green\n"
+    harness("write", "notes", "notes/a.md", stdin=text).done()
+    harness("workspace", "create", "long").done()
+    harness("write", "long", "a.md", stdin=b"- the meeting is long\n" * 99).done()
+    asked = ("recall", "when do we deploy?", "-w", "notes")
+    cut, uncut, document, nothing, wrong = harness.all(
+        asked,
+        (*asked, "--cut", "off"),
+        (*asked, "--json"),
+        ("recall", "which violin teacher cancelled the meeting?", "-w", "long"),
+        (*asked, "--cut", "half"),
+    )
+    assert cut.done().out == "notes/a.md:1: - we deploy on Fridays\n"
+    assert "1 of " in cut.stderr
+    assert "--cut off" in cut.stderr
+    assert "tea is green" in uncut.done().out
+    assert [hit["line_number"] for hit in document.done().json] == [1]
+    assert "1 of " in document.stderr
+    assert nothing.done().out == ""
+    assert "nothing here bears on the question; --cut off shows 10" in nothing.stderr
+    wrong.refused("--cut", "half")
+
+
 def test_recall_searches_one_workspace_at_a_revision(harness: Terminal) -> None:
     first = harness("write", "notes", "a.md", "--json", stdin=b"- zebra\n").done().json["revision"]
     harness("write", "notes", "a.md", stdin=b"- horse\n").done()

@@ -231,7 +231,9 @@ def test_recall_searches_every_mount_and_names_file_and_line(
     harness.workspaces.get("docs").write("a.md", "- the tea shop is closed\n", by=AGENT)
     text = call("recall", query="when is tea?").text
     assert re.search(
-        r"^notes: notes/tea\.md:2 \(\d{4}-\d\d-\d\d\)\n- green tea at nine$", text, re.MULTILINE
+        r"^notes: notes/tea\.md:2 \(note, \d{4}-\d\d-\d\d, today\)\n- green tea at nine$",
+        text,
+        re.MULTILINE,
     )
     assert "docs: a.md:1" in text
     assert "docs" not in call("recall", query="tea", workspace="notes").text
