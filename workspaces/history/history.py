@@ -533,7 +533,7 @@ class History:
             return
         before = self._objects.entries(older) if older else {}
         after = self._objects.entries(newer) if newer else {}
-        for name in {**before, **after}:
+        for name in sorted({name for name, _ in before.items() ^ after.items()}):
             pair = (before.get(name), after.get(name))
             files = [one.id if one and one.mode != TREE_MODE else None for one in pair]
             trees = [one.id if one and one.mode == TREE_MODE else None for one in pair]
