@@ -97,7 +97,7 @@ def adopt(home: Path | None, *, names: Mapping[str, str], is_dry_run: bool = Fal
     Raises: Busy while a server uses the home. Refused for a name of no such tree. Unavailable.
     """
     settings = read_settings(home)
-    with _no_server(settings.home):
+    with no_server(settings.home):
         file = local_file(settings.records, settings.home.root)
         damaged = file is not None and is_damaged(file)
         aside = None
@@ -120,7 +120,7 @@ def adopt(home: Path | None, *, names: Mapping[str, str], is_dry_run: bool = Fal
 
 
 @contextmanager
-def _no_server(home: Home) -> Generator[None]:
+def no_server(home: Home) -> Generator[None]:
     """Keep servers from starting on the home in this block.
 
     Raises: Busy while a server runs: it would go on with the records that are replaced here.

@@ -87,6 +87,7 @@ from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
 from workspaces.home.cards import Cards, card_account
+from workspaces.home.deletion_hold import HeldOffBlobs
 from workspaces.home.locations import are_shared, bucket_at, records_at
 from workspaces.home.lost_records import check_has_records
 from workspaces.home.unreachable import SET_PLACE
@@ -568,7 +569,8 @@ def _copies(services: PrincipalServices) -> LocalCopies:
 def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
     """Return the store of values too large for a record. Every machine with the record can read it."""
     if not are_shared(settings.records):
-        return FileBlobs(settings.home.entries, settings.home.entries_staging)
+        values = FileBlobs(settings.home.entries, settings.home.entries_staging)
+        return HeldOffBlobs(values, settings.home)
     if place is None:
         rule = "must be set: the records are shared with other machines, which need the files too"
         raise Refused("s3", None, rule, remedy=SET_PLACE)

@@ -298,7 +298,8 @@ class Conversations:
         deleted_parts = self._count_parts(conversation)
         with self._leased(conversation) as lease:
             self._remove(conversation, lease)
-        with suppress(Conflict):  # another process runs the job at this moment, and will finish it
+        # another process runs the job at this moment, or a backup puts it off: the job will finish it
+        with suppress(Conflict, Busy):
             self.erase(conversation.id)
             self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
         return deleted_parts

@@ -140,6 +140,11 @@ def read_settings(
     )
 
 
+def has_own_values(home: Home) -> bool:
+    """Return True if a person has set anything in `harness.yaml`."""
+    return bool(_file_values(home))
+
+
 def write_setting(home: Home, key: str, value: str) -> None:
     """Write a setting to `harness.yaml`, whole or not at all. The rest of the file stays as a person wrote
     it."""

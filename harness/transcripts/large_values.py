@@ -9,8 +9,10 @@ process that has lost the lease therefore replaces nothing, and no reader sees a
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from workspaces.conditions import ABSENT, ANY
+from workspaces.errors import Busy
 from workspaces.ids import ConversationId
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import JsonObject, Key, Put, fits, json_of
@@ -41,11 +43,15 @@ class LargeValues:
         return json.loads(self._blobs.read(kept["large"]).data) if "large" in kept else kept
 
     def forget(self, kept: JsonObject) -> None:
-        """Delete the large value of a deleted record."""
+        """Delete the large value of a deleted record. If a backup runs, leave it for `erase`."""
         if "large" in kept:
-            self._blobs.delete(kept["large"], expect=ANY)
+            with suppress(Busy):
+                self._blobs.delete(kept["large"], expect=ANY)
 
     def erase(self) -> None:
-        """Delete all large values of the conversation."""
+        """Delete all large values of the conversation.
+
+        Raises: Busy while a backup of the home runs.
+        """
         for stat in list(self._blobs.scan(f"{self._conversation_id}/")):
             self._blobs.delete(stat.name, expect=ANY)

@@ -2,7 +2,7 @@
 
 It writes the note first, then deletes the record, then moves the files. So if files are still in place
 after that, the note tells that they are on their way to the trash. During a disposal no process syncs the
-tree or writes to it.
+tree or writes to it. It is refused while a backup runs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.home.cards import remove_card
+from workspaces.home.deletion_hold import deleting
 from workspaces.home.layout import Home
 from workspaces.home.trash import (
     TrashEntry,
@@ -76,6 +77,7 @@ class Disposal:
         if unfinished is None:  # the record is gone, and no disposal was begun
             return self.of_record(record, why)
         with (
+            deleting(self._home),
             self._sync_lock(storage_name),
             WriterLock(self._home.lock(storage_name)).hold("a deletion"),
         ):
@@ -88,7 +90,11 @@ class Disposal:
         stamp = stamp_of(self._clock.now())
         unpushed = self._unpushed(record) if record.is_shared and why != "here" else ()
         entry = TrashEntry(self._home.trash(name, stamp), record.id, record.name, why, unpushed)
-        with self._sync_lock(name), WriterLock(self._home.lock(name)).hold("a deletion"):
+        with (
+            deleting(self._home),
+            self._sync_lock(name),
+            WriterLock(self._home.lock(name)).hold("a deletion"),
+        ):
             begin_disposal(self._home, name, entry)
             with suppress(NotFound):  # another machine with the same records was faster
                 self._catalog.delete(record.id)

@@ -144,6 +144,11 @@ class Home:
         return self.root / "locks" / "servers.lock"
 
     @property
+    def backup_lock(self) -> Path:
+        """Return the file that a backup locks exclusively, and each deletion shared."""
+        return self.root / "locks" / "backup.lock"
+
+    @property
     def open_server(self) -> Path:
         """Return the file on which a server without keys holds a shared lock. It has the server's address."""
         return self.root / "locks" / "no-auth.lock"

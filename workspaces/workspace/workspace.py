@@ -497,6 +497,14 @@ class Workspace:
         If nothing was touched since the last call, this is one stat for each file and waits for no lock."""
         return self._edits.commit_edits(wait_s=wait_s)
 
+    @contextmanager
+    def at_rest(self, *, wait_s: float = WAIT_S) -> Generator[None]:
+        """Hold the writer lock after committing manual edits. In this block tree and history agree, and only
+        programs without the lock change the tree."""
+        with self._edits.hold(self._person, wait_s):
+            self._edits.record_whole()
+            yield
+
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
         """Return True if a file has no uncommitted edits, nor has a directory, as far as the stats of its
         `known` files show."""
