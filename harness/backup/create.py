@@ -32,7 +32,7 @@ from harness.backup.listing import (
     RECORDS,
     Listed,
     ListedFile,
-    Snapshot,
+    BackupSnapshot,
 )
 from harness.backup.reader import HomeReader, OnBytes
 from harness.backup.records_copy import copy_records, is_same, signature_of
@@ -75,7 +75,7 @@ _TEMPORARY = "backup-"
 class Created:
     """The result of a backup."""
 
-    snapshot: Snapshot
+    snapshot: BackupSnapshot
     stored: int
     """Bytes that the store did not have before."""
     troubles: list[str] = field(default_factory=list[str])
@@ -183,7 +183,7 @@ class _Run:
         listing = self._writer.alone("".join(f"{line}\n" for line in lines).encode())
         self._writer.finish()
         files = [one for one in self._listed.values() if isinstance(one, ListedFile)]
-        snapshot = Snapshot(
+        snapshot = BackupSnapshot(
             _new_stamp(self._clock, depot.stamps()),
             self._home.machine,
             has_records,

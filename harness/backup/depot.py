@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 from harness.backup.listing import (
     PIECE_BYTES_MAX,
+    SHARED_BYTES_MAX,
     STAMP,
     Listed,
     ListedFile,
     Piece,
     Range,
-    Snapshot,
+    BackupSnapshot,
     parse_listing,
     parse_snapshot,
 )
@@ -42,7 +43,7 @@ CACHED_PIECES = 8
 class DepotContent(NamedTuple):
     """A snapshot and what it lists."""
 
-    snapshot: Snapshot
+    snapshot: BackupSnapshot
     listed: Mapping[str, Listed]
 
     @property
@@ -69,7 +70,7 @@ class Depot:
         stamps = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return sorted(stamp for stamp in stamps if STAMP.fullmatch(stamp))
 
-    def snapshot(self, stamp: str | None = None) -> Snapshot:
+    def snapshot(self, stamp: str | None = None) -> BackupSnapshot:
         """Return a snapshot, by default the newest.
 
         Raises: NotFound. Refused if it is damaged.
@@ -83,7 +84,7 @@ class Depot:
         chosen = stamp or stamps[-1]
         return parse_snapshot(chosen, self._store.read(f"snapshots/{chosen}.json").data)
 
-    def content(self, snapshot: Snapshot) -> DepotContent:
+    def content(self, snapshot: BackupSnapshot) -> DepotContent:
         """Return what a snapshot lists.
 
         Raises: Refused if the listing is damaged. DamagedPiece if a piece of it is.
@@ -171,7 +172,7 @@ class Depot:
             for digest, future in waiting:
                 yield digest, future.result()
 
-    def put_snapshot(self, snapshot: Snapshot) -> None:
+    def put_snapshot(self, snapshot: BackupSnapshot) -> None:
         self._store.write(f"snapshots/{snapshot.stamp}.json", snapshot.as_bytes(), expect=ABSENT)
 
     def put_piece(self, digest: str, data: bytes, *, is_again: bool) -> None:
@@ -212,7 +213,7 @@ class PieceWriter:
         """Store the bytes of a file, which come in chunks of PIECE_BYTES_MAX and a shorter last one."""
         ranges: list[Range] = []
         for chunk in chunks:
-            if len(chunk) == PIECE_BYTES_MAX:
+            if len(chunk) > SHARED_BYTES_MAX:
                 ranges.append(self._alone(chunk))
             elif chunk:
                 ranges.append(self._together(chunk))

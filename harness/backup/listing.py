@@ -1,8 +1,8 @@
 """The listing of a backup: every file and directory of a home, and the pieces that hold the bytes.
 
 The bytes of all files lie in *pieces* of at most 4 MiB, each under its SHA-256. A large file has pieces of
-its own. Small files share one, so that a thousand notes are one object. So a file names ranges of pieces. The
-listing is JSON, one line for each file, and is itself cut into pieces. A *snapshot* is a small JSON document
+its own, so that it is stored once. Small files share one, so that a thousand notes are one object. So a
+file names ranges of pieces. The listing is JSON, one line for each file, and is itself cut into pieces. A *snapshot* is a small JSON document
 that names them. It is written last, so a snapshot that exists is whole.
 
     objects/<aa>/<sha256>       a piece
@@ -30,6 +30,8 @@ from workspaces.errors import Refused
 
 FORMAT = 1
 PIECE_BYTES_MAX = 4 * 2**20
+SHARED_BYTES_MAX = 256 * 2**10
+"""The largest file that shares a piece with others."""
 LINE_BYTES_MAX = 4 * 2**20
 """A line of a file of 200 GB."""
 FILES_MAX = 20_000_000
@@ -51,7 +53,7 @@ STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}\.[0-9]{6}Z")
 """The name of a snapshot: a stamp without colons."""
 
 
-class Signature(NamedTuple):
+class FileSignature(NamedTuple):
     """The facts by which an unchanged file is recognised."""
 
     size: int
@@ -82,7 +84,7 @@ class ListedFile:
     size: int
     mtime: int
     ranges: tuple[Range, ...]
-    signature: Signature | None = None
+    signature: FileSignature | None = None
     """None: it must be read again by the next backup."""
 
     def as_line(self) -> str:
@@ -111,7 +113,7 @@ Listed = ListedFile | ListedDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class BackupSnapshot:
     """One backup of a home."""
 
     stamp: str
@@ -140,7 +142,7 @@ class Snapshot:
         return json.dumps(document, indent=1).encode() + b"\n"
 
 
-def parse_snapshot(stamp: str, data: bytes) -> Snapshot:
+def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
     """Return the snapshot that a store holds under this stamp.
 
     Raises: Refused if it is damaged, or of a newer format.
@@ -160,7 +162,7 @@ def parse_snapshot(stamp: str, data: bytes) -> Snapshot:
         rule = f"is newer than this version can read ({FORMAT})"
         raise Refused(f"{field}: format", version, rule, remedy="use a newer workspace-harness")
     try:
-        snapshot = Snapshot(
+        snapshot = BackupSnapshot(
             stamp,
             str(found["machine"]),
             bool(found["records"]),
@@ -249,7 +251,7 @@ def _listed(line: Any, pieces: dict[str, Piece]) -> Listed:
         raise ValueError("the pieces do not have the size of the file")
     signature = None
     if "ctime" in line:
-        signature = Signature(size, mtime, _number(line["ctime"]), _number(line["inode"]))
+        signature = FileSignature(size, mtime, _number(line["ctime"]), _number(line["inode"]))
     return ListedFile(path, mode, size, mtime, tuple(ranges), signature)
 
 

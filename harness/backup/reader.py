@@ -26,7 +26,7 @@ from harness.backup.listing import (
     ListedDirectory,
     ListedFile,
     Range,
-    Signature,
+    FileSignature,
 )
 from workspaces.localfs.safe_open import as_failure
 
@@ -219,5 +219,5 @@ def _chunks(fd: int) -> Iterator[bytes]:
             return
 
 
-def _signature(status: os.stat_result) -> Signature:
-    return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+def _signature(status: os.stat_result) -> FileSignature:
+    return FileSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.backup.depot import Depot, DepotContent, depot_at
-from harness.backup.listing import RECORDS, ListedDirectory, ListedFile, Snapshot
+from harness.backup.listing import RECORDS, ListedDirectory, ListedFile, BackupSnapshot
 from harness.backup.records_copy import RecordsCopy
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.git.branch import NAME
@@ -33,7 +33,7 @@ _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 class Verified:
     """The result of a check."""
 
-    snapshot: Snapshot
+    snapshot: BackupSnapshot
     pieces: int = 0
     references: int = 0
     """Large values and workspaces that the records name."""

@@ -1,6 +1,6 @@
 """A process that writes to a home as fast as it can, and prints the number of each write that was kept.
 
-    python -m tests.harness.backup.busy_home HOME
+python -m tests.harness.backup.busy_home HOME
 """
 
 from __future__ import annotations

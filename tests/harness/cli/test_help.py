@@ -25,6 +25,7 @@ GROUPS = [
     "conversations",
     "jobs",
     "admin",
+    "backup",
 ]
 
 
