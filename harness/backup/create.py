@@ -30,9 +30,9 @@ from harness.backup.depot import Depot, DepotContent, PieceWriter, depot_at, wri
 from harness.backup.listing import (
     AGREED,
     RECORDS,
+    BackupSnapshot,
     Listed,
     ListedFile,
-    BackupSnapshot,
 )
 from harness.backup.reader import HomeReader, OnBytes
 from harness.backup.records_copy import copy_records, is_same, signature_of

@@ -20,11 +20,11 @@ from harness.backup.listing import (
     PIECE_BYTES_MAX,
     SHARED_BYTES_MAX,
     STAMP,
+    BackupSnapshot,
     Listed,
     ListedFile,
     Piece,
     Range,
-    BackupSnapshot,
     parse_listing,
     parse_snapshot,
 )

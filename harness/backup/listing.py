@@ -2,8 +2,8 @@
 
 The bytes of all files lie in *pieces* of at most 4 MiB, each under its SHA-256. A large file has pieces of
 its own, so that it is stored once. Small files share one, so that a thousand notes are one object. So a
-file names ranges of pieces. The listing is JSON, one line for each file, and is itself cut into pieces. A *snapshot* is a small JSON document
-that names them. It is written last, so a snapshot that exists is whole.
+file names ranges of pieces. The listing is JSON, one line for each file, and is itself cut into pieces. A
+*snapshot* is a small JSON document that names them. It is written last, so a snapshot that exists is whole.
 
     objects/<aa>/<sha256>       a piece
     snapshots/<stamp>.json      {format, at, machine, records, files, bytes, listing: [<sha256>], leftOut}

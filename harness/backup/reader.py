@@ -22,11 +22,11 @@ from harness.backup.listing import (
     MODES,
     PATH_BYTES_MAX,
     PIECE_BYTES_MAX,
+    FileSignature,
     Listed,
     ListedDirectory,
     ListedFile,
     Range,
-    FileSignature,
 )
 from workspaces.localfs.safe_open import as_failure
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.backup.depot import Depot, DepotContent, depot_at
-from harness.backup.listing import RECORDS, ListedDirectory, ListedFile, BackupSnapshot
+from harness.backup.listing import RECORDS, BackupSnapshot, ListedDirectory, ListedFile
 from harness.backup.records_copy import RecordsCopy
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.git.branch import NAME

@@ -12,11 +12,11 @@ from harness.backup.depot import Depot
 from harness.backup.listing import (
     LINE_BYTES_MAX,
     PIECE_BYTES_MAX,
+    BackupSnapshot,
+    FileSignature,
     ListedFile,
     Piece,
     Range,
-    FileSignature,
-    BackupSnapshot,
     parse_listing,
     parse_snapshot,
 )
