@@ -184,20 +184,20 @@ class _Run:
         self._writer.finish()
         files = [one for one in self._listed.values() if isinstance(one, ListedFile)]
         snapshot = BackupSnapshot(
-            _new_stamp(self._clock, depot.stamps()),
-            self._home.machine,
-            has_records,
-            self._signature,
-            len(files),
-            sum(one.size for one in files),
-            tuple(one.piece.digest for one in listing),
-            tuple(sorted(_printable(one) for one in self._reader.left_out)),
+            stamp=_new_stamp(self._clock, depot.stamps()),
+            machine=self._home.machine,
+            records=has_records,
+            records_signature=self._signature,
+            files=len(files),
+            size=sum(one.size for one in files),
+            listing=tuple(one.piece.digest for one in listing),
+            left_out=tuple(sorted(_printable(one) for one in self._reader.left_out)),
         )
         depot.put_snapshot(snapshot)
         return Created(snapshot, self._writer.stored, self._troubles)
 
     def _workspaces(self) -> dict[Namespace, Callable[[], Workspace]]:
-        """Return how to open each workspace that should have files here."""
+        """Find the workspaces that should have files here, each with a function that opens it."""
         found: dict[Namespace, Callable[[], Workspace]] = {}
         accounts = self._application.accounts
         for account in accounts.list():

@@ -85,7 +85,7 @@ class Depot:
         return parse_snapshot(chosen, self._store.read(f"snapshots/{chosen}.json").data)
 
     def content(self, snapshot: BackupSnapshot) -> DepotContent:
-        """Return what a snapshot lists.
+        """Read the listing of a snapshot.
 
         Raises: Refused if the listing is damaged. DamagedPiece if a piece of it is.
         """

@@ -112,7 +112,7 @@ class ListedDirectory:
 Listed = ListedFile | ListedDirectory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSnapshot:
     """One backup of a home."""
 
@@ -163,14 +163,14 @@ def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
         raise Refused(f"{field}: format", version, rule, remedy="use a newer workspace-harness")
     try:
         snapshot = BackupSnapshot(
-            stamp,
-            str(found["machine"]),
-            bool(found["records"]),
-            tuple(_number(one) for one in found["recordsSignature"]),
-            _number(found["files"]),
-            _number(found["bytes"]),
-            tuple(_digest(one) for one in found["listing"]),
-            tuple(str(one) for one in found["leftOut"]),
+            stamp=stamp,
+            machine=str(found["machine"]),
+            records=bool(found["records"]),
+            records_signature=tuple(_number(one) for one in found["recordsSignature"]),
+            files=_number(found["files"]),
+            size=_number(found["bytes"]),
+            listing=tuple(_digest(one) for one in found["listing"]),
+            left_out=tuple(str(one) for one in found["leftOut"]),
         )
         if version != FORMAT or found["at"] != stamp or snapshot.files > FILES_MAX:
             raise ValueError("format, at or files")

@@ -45,7 +45,7 @@ _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ELSEWHERE = "name an empty home with --home"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredHome:
     """The result of a restore."""
 
@@ -254,13 +254,13 @@ def _move_in(home: Home, staged: Path, *, was_finished: bool = False) -> Restore
         raise as_failure(error, str(home.root)) from error
     _remove(staged)
     return RestoredHome(
-        home.root,
-        str(mark["at"]),
-        int(mark["files"]),
-        int(mark["bytes"]),
-        bool(mark["records"]),
-        kept,
-        was_finished,
+        home=home.root,
+        stamp=str(mark["at"]),
+        files=int(mark["files"]),
+        size=int(mark["bytes"]),
+        has_records=bool(mark["records"]),
+        settings_kept=kept,
+        was_finished=was_finished,
     )
 
 

@@ -42,6 +42,19 @@ def parsed(*lines: dict[str, Any]) -> list[Any]:
     return list(parse_listing(STAMP, ["".join(f"{json.dumps(one)}\n" for one in lines).encode()]))
 
 
+def snapshot(listing: tuple[str, ...], files: int, size: int) -> BackupSnapshot:
+    return BackupSnapshot(
+        stamp=STAMP,
+        machine="m",
+        records=False,
+        records_signature=(),
+        files=files,
+        size=size,
+        listing=listing,
+        left_out=(),
+    )
+
+
 def test_a_line_returns_as_it_was_written() -> None:
     signature = FileSignature(3, 1, 2, 9)
     parts = (Range(Piece(DIGEST), 4, 3),)
@@ -100,7 +113,7 @@ def test_a_listing_that_repeats_a_path_or_does_not_end_is_refused() -> None:
     [{"format": 2}, {"format": None}, {"at": "other"}, {"listing": ["x"]}, {"files": 2**62}],
 )
 def test_a_snapshot_with_an_invalid_field_is_refused(change: dict[str, Any]) -> None:
-    document = json.loads(BackupSnapshot(STAMP, "m", True, (), 1, 3, (DIGEST,), ()).as_bytes())
+    document = json.loads(snapshot((DIGEST,), 1, 3).as_bytes())
     assert parse_snapshot(STAMP, json.dumps(document).encode()).files == 1
     with pytest.raises(Refused, match=STAMP):
         parse_snapshot(STAMP, json.dumps({**document, **change}).encode())
@@ -126,9 +139,7 @@ def test_a_hostile_listing_leaves_the_home_as_it_was(
     name = version_of(listing)
     store.write(f"objects/{name[:2]}/{name}", listing, expect=ABSENT)
     size = sum(line["size"] for line in lines)
-    Depot(store, "here").put_snapshot(
-        BackupSnapshot(STAMP, "m", False, (), len(lines), size, (name,), ())
-    )
+    Depot(store, "here").put_snapshot(snapshot((name,), len(lines), size))
     with pytest.raises(Failure):
         restore(tmp_path / "home", str(tmp_path / "backup"), files_only=True)
     assert not list((tmp_path / "home/workspaces").iterdir())
