@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.facts.facts import Facts, FactScope
@@ -23,6 +24,13 @@ from workspaces.ids import AgentId, WorkspaceId
 from workspaces.workspace.workspace import Workspace
 
 
+class RecordOfAgent(Protocol):
+    """An agent, as far as its facts need to know it."""
+
+    @property
+    def id(self) -> AgentId: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FactCatalog:
     """The facts that one principal reaches."""
@@ -35,12 +43,14 @@ class FactCatalog:
     may_hold_secrets: bool = False
     """True if facts with secrets are accepted."""
 
-    def of_workspace(self, reference: str) -> Facts:
-        """Return the facts of a workspace, by its id or name.
+    def of_workspace(self, reference: str | Workspace) -> Facts:
+        """Return the facts of a workspace: an opened one, or the one with this id or name.
 
         Raises: NotFound, also for the private workspace of an agent; Forbidden if a user's key names a
         shared workspace.
         """
+        if isinstance(reference, Workspace):
+            return self.over(reference)
         own = private_to_user(self.principal.user_id)
         if reference == own:
             return self._private(FactScope("workspace", own))
@@ -48,12 +58,12 @@ class FactCatalog:
             raise NotFound("workspace", reference)
         return self.over(self.workspaces.reach(reference))
 
-    def of_agent(self, reference: str) -> Facts:
-        """Return the facts of an agent, by its id or name.
+    def of_agent(self, reference: str | RecordOfAgent) -> Facts:
+        """Return the facts of an agent: by its record, its id or its name.
 
         Raises: NotFound.
         """
-        agent_id = self.agent_id(reference)
+        agent_id = self.agent_id(reference if isinstance(reference, str) else reference.id)
         user_id = self.principal.user_id
         if user_id == self.principal.owner.id:
             workspace_id = private_to_agent(agent_id)
