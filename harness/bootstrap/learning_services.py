@@ -16,6 +16,7 @@ from harness.learning.learning_turns import LearningTurns
 from harness.learning.learnings import Learnings
 from harness.learning.new_text import CHARACTERS_MIN
 from harness.learning.pass_records import PassRecords
+from harness.learning.unread import UnreadText
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.runs.chain_record import Chain
@@ -47,6 +48,7 @@ def learning_services(
     open_model: OpenSmallModel,
 ) -> LearningServices:
     learned_facts = LearnedFacts(principal, agents, facts)
+    unread = UnreadText()
     records = PassRecords(principal.account_id, runs.records, runs.clock)
     learner = Learner(
         principal=principal,
@@ -57,6 +59,7 @@ def learning_services(
         limit=limit,
         price=lambda model: ledger.prices.find(model),
         open_model=open_model,
+        was_read=unread.forget,
     )
     learning = Learning(learner, agents, conversations, runs, runs.clock)
     jobs = LearningJobs(principal, learned_facts, runs.jobs, runs.clock)
@@ -71,5 +74,5 @@ def learning_services(
         except NotFound:  # the agent was deleted
             return ()
 
-    observer = LearningTurns(jobs, learnings, agents, conversations, runs, records)
+    observer = LearningTurns(jobs, learnings, agents, conversations, runs, records, unread)
     return LearningServices(learning, observer, chain_ended)

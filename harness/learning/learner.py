@@ -173,6 +173,8 @@ class Learner:
     limit: DailyLimit
     price: Callable[[str], Price | None]
     open_model: OpenSmallModel
+    was_read: Callable[[str], None]
+    """Is called with the id of what was read."""
 
     async def learn(self, subject: Subject, wish: PassWish) -> PassReport:
         """Do one pass, or go on with one that was interrupted.
@@ -401,6 +403,7 @@ class Learner:
         reply, report = pass_.state.reply or {}, pass_.report
         state = PassState(until=reply["until"], counter=pass_.state.counter)
         self._write(pass_, state)
+        self.was_read(pass_.subject.id)
         self.records.count("passes")
         self.records.count("facts", len(report.facts))
         self.records.count("blocks", len(report.blocks))

@@ -10,8 +10,9 @@ from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation, Conversations
 from harness.learning.learning import LearningJobs, chain_text, first_entry
 from harness.learning.learnings import Learnings, RecordLearning, is_learning
-from harness.learning.new_text import CHARACTERS_MIN, has_enough, text_of
+from harness.learning.new_text import CHARACTERS_MIN, length_behind
 from harness.learning.pass_records import PassRecords
+from harness.learning.unread import UnreadText
 from harness.messages.event import RUN_PREFIX, Event
 from harness.runs.chain_record import Chain
 from harness.runs.run import Run
@@ -34,6 +35,7 @@ class LearningTurns(Unobserved):
     conversations: Conversations
     runs: RunRecords
     records: PassRecords
+    unread: UnreadText
 
     def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
         """Return `record_learning` for the step of a chain."""
@@ -97,14 +99,14 @@ class LearningTurns(Unobserved):
         return tuple(self.jobs.after_chain(chain, self.agents.get(chain.agents[0])))
 
     def _is_enough(self, conversation: Conversation, own: Sequence[Entry]) -> bool:
-        """Return True if enough was said since the last pass. A long turn is enough by itself."""
-        if len(text_of(own)) >= CHARACTERS_MIN:
-            return True
+        """Return True if enough was said since the last pass."""
         first = first_entry(conversation)
-        if own and own[0].number == first + 1:  # the first turn
-            return False
-        until = max(first, self.records.state(conversation.id).until)
-        return has_enough(self.conversations.transcript(conversation), until)
+
+        def read() -> int:
+            until = max(first, self.records.state(conversation.id).until)
+            return length_behind(self.conversations.transcript(conversation), until)
+
+        return self.unread.is_enough(conversation.id, first, own, read)
 
     def _chain_of(self, event: Event) -> Chain | None:
         """Return the chain of which an event is a step."""

@@ -73,11 +73,11 @@ def text_of(entries: Iterable[Entry]) -> str:
     return lines_of((one.message.role, one.message.text) for one in entries if one.is_said)
 
 
-def has_enough(transcript: Transcript, after: int) -> bool:
-    """Return True if the newest entries behind `after` are worth a pass, or too many to say quickly."""
+def length_behind(transcript: Transcript, after: int) -> int:
+    """Return the length of what was said behind an entry: enough for a pass if it takes long to say."""
     page = transcript.page(FEW, backwards=True, after=None)
     new = [entry for entry in page if entry.number > after]
-    return len(new) == FEW or len(text_of(new)) >= CHARACTERS_MIN
+    return CHARACTERS_MIN if len(new) == FEW else len(text_of(new))
 
 
 def _newest(transcript: Transcript, after: int) -> Sequence[Entry]:
