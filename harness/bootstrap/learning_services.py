@@ -74,5 +74,13 @@ def learning_services(
         except NotFound:  # the agent was deleted
             return ()
 
-    observer = LearningTurns(jobs, learnings, agents, conversations, runs, records, unread)
+    observer = LearningTurns(
+        jobs=jobs,
+        learnings=learnings,
+        agents=agents,
+        conversations=conversations,
+        runs=runs,
+        records=records,
+        unread=unread,
+    )
     return LearningServices(learning, observer, chain_ended)

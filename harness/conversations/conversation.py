@@ -145,6 +145,11 @@ def learning_key(subject: str) -> Key:
     return Key(f"learning:{subject}", "state")
 
 
+def learning_job(subject: str) -> str:
+    """Return the id of the job that reads a conversation or a chain in the background."""
+    return f"learn:{subject}"
+
+
 class Conversations:
     """The conversations of one principal."""
 
@@ -403,6 +408,10 @@ class Conversations:
                 "conversationId": conversation.id,
             },
         )
+        jobs = (
+            *self._jobs.wanted(job),
+            *self._jobs.unwanted(learning_job(conversation.id)),
+        )
         try:
             self._records.write(
                 lease.guard,
@@ -410,7 +419,7 @@ class Conversations:
                 Delete(self._key(conversation.id)),
                 Delete(self._listed(conversation)),
                 Put(self._tombstone(conversation.id), _value(conversation)),
-                *self._jobs.wanted(job),
+                *jobs,
             )
         except Conflict as error:
             raise Busy("the conversation", holder="another process") from error

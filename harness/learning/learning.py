@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from harness.agents.catalog import AgentCatalog
 from harness.agents.record import SETTLE_SECONDS, AgentRecord
-from harness.conversations.conversation import Conversation, Conversations
+from harness.conversations.conversation import Conversation, Conversations, learning_job
 from harness.jobs.job import Job, Jobs
 from harness.learning.fact_places import LearnedFacts
 from harness.learning.learner import Learner, PassReport, PassWish, Subject, rewrites_blocks
@@ -79,7 +79,7 @@ class LearningJobs:
             **about,
         }
         due = self.clock.now() + timedelta(seconds=wait_s)
-        return self.jobs.wanted_anew(Job(f"{LEARN}:{subject}", LEARN, due, payload))
+        return self.jobs.wanted_anew(Job(learning_job(subject), LEARN, due, payload))
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,8 +230,6 @@ def test_nothing_is_stored_of_a_conversation_that_is_deleted_while_the_model_ans
     assert rows(harness) == {}
     assert harness.rooms.learning.learner.records.state(conversation.id).counter is ABSENT
     assert "extraction" in {line.name for line in harness.usage(by="purpose").lines}
-    harness.jobs.retry(f"{LEARN}:{conversation.id}")
-    assert harness.run_jobs().failed == 0
     assert jobs_of(harness) == []
 
 
