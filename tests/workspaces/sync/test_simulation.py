@@ -211,7 +211,7 @@ def blind_head(patch: pytest.MonkeyPatch) -> None:
 def theirs_instead_of_ours(patch: pytest.MonkeyPatch) -> None:
     """A history that is followed although ours is not in it."""
 
-    def follow(self: Any, theirs: str, differing: Any, author: Any, *, beside: Any = None) -> str:
+    def follow(self: Any, theirs: str, differing: Any, author: Any, **sides: Any) -> str:
         return self._moved(theirs)
 
     patch.setattr(simulated.History, "follow", follow)
@@ -240,7 +240,7 @@ def beside_forgotten(patch: pytest.MonkeyPatch) -> None:
     for name in ("record", "follow"):
         plain = getattr(simulated.History, name)
 
-        def told(self: Any, *args: Any, beside: Any = None, plain: Any = plain) -> str:
+        def told(self: Any, *args: Any, plain: Any = plain, **sides: Any) -> str:
             return plain(self, *args)
 
         patch.setattr(simulated.History, name, told)
