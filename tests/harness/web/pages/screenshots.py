@@ -1,6 +1,6 @@
 """Pictures of each page of the demo home: `make screenshots`.
 
-Four of them go into docs/images, for the README and the tour. The others go into build/screenshots.
+Five of them go into docs/images, for the README and the guides. The others go into build/screenshots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.harness.web.pages.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.harness.web.pages.browser.stage import Stage
 
 ROOT = Path(__file__).parents[4]
-IN_DOCS = {"overview", "memory", "agent", "file"}
+IN_DOCS = {"overview", "memory", "agent", "file", "decision"}
 BYTES_MAX = 150_000
 WIDTHS = (1200, 390)
 
