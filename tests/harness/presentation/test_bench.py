@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,36 @@ def test_benchmark_figures_are_means_over_the_questions(tmp_path: Path) -> None:
     assert by_category["time"]["mrr"] == 1
     assert by_category["colour"]["recall@20"] == 0
     wanted = (
-        "recall@1 recall@5 recall@10 recall@20 hit@10 mrr p50_ms p95_ms build_s lines questions"
+        "recall@1 recall@5 recall@10 recall@20 hit@10 mrr precision returned"
+        " p50_ms p95_ms build_s lines questions"
     )
     assert measured.keys() == {*wanted.split(), "by_category"}
+    assert measured["precision"] == pytest.approx((1 + 0.5 + 0) / 3, abs=1e-4)
+    assert measured["returned"] == pytest.approx(4 / 3, abs=0.01)
+
+
+def test_plain_engines_are_asked_the_same_questions(tmp_path: Path) -> None:
+    asked = {"question": 'green? "wine" (OR)', "evidence": [["notes/a.md", 4]]}
+    root = folder(tmp_path / "x", TEA, WRONG, asked, {**WRONG, "question": "is it?"})
+    measured = measure(root, with_peers=True).as_json()
+    peers = measured["peers"]
+    assert isinstance(peers, dict)
+    assert peers.keys() == {"fts5 porter", "fts5 unicode61"}
+    for figures in peers.values():
+        assert (figures["questions"], figures["recall@5"]) == (4, 0.5)
+        assert figures["by_category"]["time"]["mrr"] == 1
+
+
+def test_a_benchmark_uses_an_embedder(tmp_path: Path) -> None:
+    root = folder(tmp_path / "x", {"question": "ocean ship?", "evidence": [["notes/b.md", 1]]})
+    assert measure(root).as_json()["recall@1"] == 0
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [
+            [1.0, 0.1] if {"boat", "ship?"} & set(text.split()) else [0.1, 1.0] for text in texts
+        ]
+
+    assert measure(root, embedder=embed).as_json()["recall@1"] == 1
 
 
 def test_a_folder_of_folders_is_benchmarked_as_a_whole(tmp_path: Path) -> None:

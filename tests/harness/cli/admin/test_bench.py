@@ -16,10 +16,13 @@ def test_bench_recall_measures_a_folder_of_questions(harness: Terminal, tmp_path
     (place / "questions.jsonl").write_text(json.dumps(question))
     shown, document, refused = harness.all(
         ("bench", "recall", str(place)),
-        ("bench", "recall", str(place), "--json"),
+        ("bench", "recall", str(place), "--json", "--peer"),
         ("bench", "recall", str(tmp_path / "absent")),
     )
     assert "recall@10" in shown.done().out
-    assert document.done().json["recall@1"] == 1.0
+    assert "precision" in shown.out
+    measured = document.done().json
+    assert (measured["recall@1"], measured["precision"], measured["returned"]) == (1.0, 1.0, 1)
+    assert measured["peers"]["fts5 porter"]["recall@1"] == 1.0
     refused.refused("absent")
     assert not harness.home.exists()
