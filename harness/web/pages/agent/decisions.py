@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Annotated, cast, get_args
@@ -20,7 +21,7 @@ from harness.web.pages.parts.form import Form
 from harness.web.pages.parts.rendering import led_to, shown
 from harness.web.pages.parts.route import PageRoute
 from harness.web.routes.runs.runs import RunPath, begin
-from workspaces.errors import Refused
+from workspaces.errors import Failure, Refused
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -51,6 +52,12 @@ def decisions_page(
     """Show the decisions of all agents, newest first; only those of a type, or behind an earlier one."""
     caller.runs.check_right()
     agents = {agent.id: agent for agent in caller.agents.list()}
+    if not behind:
+        for agent_id in agents:
+            with suppress(
+                Failure
+            ):  # an unreadable workspace hides no decision of which there is a record
+                caller.decisions.adopt(agent_id)
     views: list[DecisionView] = []
     following: str | None = None
     last, looked = behind, 0

@@ -131,3 +131,17 @@ def test_nobody_but_the_owner_sees_decisions(site: Site, model: ScriptedModel) -
     assert ">Decisions<" not in ben.get("/")
     for path in (f"/runs/{run.id}/outcome", f"/runs/{run.id}/re-examine"):
         assert ben.post(path, do="clear").status_code == 403
+
+
+def test_a_decision_of_which_there_is_a_file_alone_is_shown(
+    site: Site, model: ScriptedModel
+) -> None:
+    run = decided(site, model)
+    decisions = site.harness.rooms.decisions
+    decisions.records.delete_of(run.agent_id)  # as on a machine that has the files only
+    ada = visitor(site)
+    assert f"/runs/{run.id}" in ada.get("/decisions")
+    page = ada.get(f"/runs/{run.id}")
+    assert "61000.5" in page
+    ada.done(f"/runs/{run.id}/outcome", do="save", outcome="win", status="resolved")
+    assert decisions.get(run.id).run.outcome == "win"
