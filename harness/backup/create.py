@@ -6,9 +6,10 @@
 The order makes every reference resolve. What a record refers to is written before the record, and nothing is
 deleted meanwhile; so what is copied later has it. A workspace is read twice: once while others write, and
 once under its writer lock, after manual edits were committed. The second time only what changed is read, so
-the lock is held for about as long as one stat for each file.
+the lock is held for about as long as one stat for each file. A workspace that is as it was in the last backup
+is not locked at all.
 
-The baseline of a shared workspace is read under the same lock, before the tree. A baseline may be older than
+The baseline of a shared workspace is read before its tree, under the same lock. A baseline may be older than
 its tree and never newer. So a restored home knows which files it had agreed on with S3: what has changed
 there since is pulled, what was deleted there is deleted here, and only what was not pushed is pushed.
 
@@ -19,7 +20,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Generator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -150,6 +152,7 @@ class _Run:
         self._listed: dict[str, Listed] = {}
         self._troubles: list[str] = []
         self._signature: tuple[int, ...] = ()
+        self._before = _trees_in({} if last is None else last.listed)
 
     def records(self, file: Path) -> None:
         """Copy the records, unless they are those of the last backup."""
@@ -208,7 +211,11 @@ class _Run:
         return found
 
     def _workspace(self, name: Namespace, opened: Callable[[], Workspace] | None) -> None:
+        agreed = self._agreed(name)  # first: it may be older than the tree, and never newer
         first = self._trees(name, {})
+        if self._is_as_before(name, first):
+            self._listed |= {**first, **agreed}
+            return
         with ExitStack() as stack:
             try:
                 if opened is None:  # no record names it: nobody's edits are committed
@@ -221,8 +228,19 @@ class _Run:
                     self._troubles.append(f"{name}: {failure}")
                 lock = WriterLock(self._home.lock(name))
                 stack.enter_context(lock.hold("a backup", wait_s=LOCK_WAIT_S))
-            self._agreed(name)
-            self._listed |= self._trees(name, first)
+            agreed = self._agreed(name)
+            self._listed |= {**self._trees(name, first), **agreed}
+
+    def _is_as_before(self, name: Namespace, found: dict[str, Listed]) -> bool:
+        """Return True if tree and history are those of the last backup: then they agree without a lock.
+
+        A writer that came between the two looks has changed the history or the tree, and so this answer.
+        """
+        before = self._before.get(name, {})
+        return found.keys() == before.keys() and all(
+            one == before[path] and not (isinstance(one, ListedFile) and one.signature is None)
+            for path, one in found.items()
+        )
 
     def _trees(self, name: Namespace, earlier: dict[str, Listed]) -> dict[str, Listed]:
         history = self._reader.take(
@@ -231,11 +249,11 @@ class _Run:
         tree = self._reader.take(f"workspaces/{name}", earlier=earlier, one_link=True)
         return {**history, **tree}
 
-    def _agreed(self, name: Namespace) -> None:
-        """Add what this machine and S3 last agreed on, for a workspace that was ever synced."""
+    def _agreed(self, name: Namespace) -> dict[str, Listed]:
+        """Return a file of the rows on which this machine and S3 last agreed, if they ever did."""
         file = self._home.sync(name)
         if not file.exists():
-            return
+            return {}
         baseline = Baseline(file)
         try:
             rows = {
@@ -246,9 +264,9 @@ class _Run:
         finally:
             baseline.close()
         if document["place"] is None:
-            return
+            return {}
         path = f"{AGREED}/{name}.json"
-        self._listed[path] = self._reader.made(path, json.dumps(document).encode())
+        return {path: self._reader.made(path, json.dumps(document).encode())}
 
     @contextmanager
     def _temporary(self) -> Generator[Path]:
@@ -262,6 +280,16 @@ class _Run:
         finally:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
+
+
+def _trees_in(listed: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
+    """Return what a backup has of each tree and its history, by the namespace."""
+    found = defaultdict[str, dict[str, Listed]](dict)
+    for path, one in listed.items():
+        root, _, rest = path.partition("/")
+        if rest and root in ("workspaces", "history"):
+            found[rest.partition("/")[0].removesuffix(".git")][path] = one
+    return found
 
 
 def _is_unfinished(name: str) -> bool:

@@ -167,7 +167,8 @@ class _Walk:
     def _file(self, parent: int, name: str, path: str, status: os.stat_result) -> None:
         known = self._known(path)
         if isinstance(known, ListedFile) and known.signature == _signature(status):
-            self.listed[path] = replace(known, mode=status.st_mode & MODES)
+            mode = status.st_mode & MODES
+            self.listed[path] = known if known.mode == mode else replace(known, mode=mode)
             return
         fd = os.open(name, _FILE, dir_fd=parent)
         try:

@@ -135,6 +135,10 @@ def test_a_second_backup_reads_what_changed_and_stores_it_once(home: Path, tmp_p
     again = create(home, place, on_bytes=read.append)
     assert (sum(read), again.stored) == (0, 0)
     assert again.snapshot.files == first.snapshot.files
+    notes = next(home.glob("workspaces/*/MEMORY.md"))
+    notes.chmod(0o640)
+    assert create(home, place).stored > 0  # the listing
+    notes.chmod(0o600)
     with opened(home) as harness:
         by = harness.rooms.principal.author("api")
         harness.workspaces.get("notes").write("new.md", b"new\n", by=by)
