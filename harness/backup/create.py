@@ -283,7 +283,7 @@ class _Run:
 
 
 def _trees_in(listed: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
-    """Return what a backup has of each tree and its history, by the namespace."""
+    """Group the entries of trees and histories by their namespace."""
     found = defaultdict[str, dict[str, Listed]](dict)
     for path, one in listed.items():
         root, _, rest = path.partition("/")
