@@ -259,7 +259,7 @@ def as_text(failure: Failure) -> str:
     text = f"Not done: {failure}."
     if not failure.remedy:
         return text
-    end = "" if failure.remedy.endswith("?") else "."
+    end = "" if failure.remedy.endswith(("?", ".")) else "."
     return f"{text} {failure.remedy[:1].upper()}{failure.remedy[1:]}{end}"
 
 

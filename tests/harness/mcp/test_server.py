@@ -628,7 +628,7 @@ def test_a_users_key_reaches_only_the_users_own_workspace(place: Place) -> None:
                     assert "secret" not in text_of(refused)
             decisions = await client.call_tool("get_my_decisions", {"agent_id": "assistant"})
             assert decisions.is_error
-            assert "owner" in text_of(decisions)
+            assert "account key" in text_of(decisions)
             uris = [one.uri for one in (await client.list_resources()).resources]
             assert [uri for uri in uris if uri.startswith("memory://")] == [
                 f"memory://user%3A{user['id']}/notes/mine.md"

@@ -24,7 +24,8 @@ class ActiveMemoryMachine(RuleBasedStateMachine):
         self.clock, self.echo, self.number = ManualClock(), Echo(), 0
         self.harness = self.opened()
         schedule = {"cron": "0 * * * *", "timezone": "UTC"}
-        config = {"defaultPrompt": "tick", "schedule": schedule}
+        never = {"enabled": False}  # the echo would see what is asked about a conversation
+        config = {"defaultPrompt": "tick", "schedule": schedule, "extract": never}
         self.harness.agents.patch("assistant", {"config": config})
         self.is_on, self.has_state, self.runs = False, False, 0
         self.said: list[str] = []

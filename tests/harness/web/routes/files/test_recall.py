@@ -31,5 +31,6 @@ def test_recall_returns_a_line_with_its_location_and_provenance(site: Site) -> N
         "?query=x&kind=poem",
         "?query=x&since=never",
         "?query=x&cut=half",
+        "?query=x&query=y",
     ):
         acme.refused(400, "GET", f"/v1/workspaces/{place}/recall{bad}")
