@@ -256,7 +256,7 @@ _NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Sen
 
 def as_text(failure: Failure) -> str:
     """Return the failure as text for the model, with its remedy."""
-    text = f"Not done: {failure}."
+    text = f"Not done: {str(failure).removesuffix('.')}."
     if not failure.remedy:
         return text
     end = "" if failure.remedy.endswith(("?", ".")) else "."

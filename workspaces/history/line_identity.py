@@ -56,7 +56,7 @@ class FollowedLines:
     taken_out: set[int]
     """Numbers of lines that a revert took out."""
     put_back: set[int]
-    """Numbers of lines that were put back after they had been removed."""
+    """Numbers of lines that were put back after they had been removed, and that no revert took out again."""
 
 
 def text_lines(data: bytes | None) -> list[bytes]:
@@ -115,8 +115,7 @@ class _Walk:
         numbers, replacing = [_NEW] * len(version.lines), set[int]()
         for lines, old_numbers in known:
             found, in_place = self._carry(lines, old_numbers, version)
-            # a line that one of several parents explains has the number that it has there
-            numbers = list(map(max, numbers, found))
+            numbers = list(map(_older, numbers, found))
             replacing |= in_place
         for j, number in enumerate(numbers):
             if number == _NEW:
@@ -157,6 +156,7 @@ class _Walk:
         self._absent.update((number, line) for line, left in removed.items() for number in left)
         if version.reverted is not None:
             self.taken_out |= gone
+            self.put_back -= gone
         return numbers, replacing
 
     def _pool_of(self, version: LaterVersion, present: Numbers) -> _Pool:
@@ -208,6 +208,12 @@ class _Walk:
             for i in _old_range(hunk)
             if old[i].strip()
         )
+
+
+def _older(one: int, other: int) -> int:
+    """Return the number that a line has in a merge. A line that one parent explains has its number there; of
+    two numbers the older counts, because a branch that began before the revision numbers old lines anew."""
+    return max(one, other) if _NEW in (one, other) else min(one, other)
 
 
 def _carry_over(changes: Sequence[Hunk], old: Sequence[int], new: Numbers) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 from collections import Counter
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -158,7 +160,9 @@ class Notebook:
         return place.record({MEMORY: start + b"- " + fact + self.newline}, AGENT)
 
     def reorder(self, key: int) -> None:
-        lines = sorted(text_lines(self.data), key=lambda line: (hash((line, key)), line))
+        lines = sorted(
+            text_lines(self.data), key=lambda line: sha256(b"%d %s" % (key, line)).digest()
+        )
         data = b"\n".join(lines) + self.newline
         if data != self.data:
             self.history.record({MEMORY: data}, AGENT)
@@ -195,6 +199,7 @@ def _send(
 
 
 FACTS = st.lists(st.integers(0, 9), min_size=1, max_size=7)  # some are told twice
+SOAK = bool(os.environ.get("SOAK"))
 FIRST = st.sampled_from([b"", HEADING, HEADING + b"- old", b"- 3\n"])
 NEWLINE = st.sampled_from([b"\n", b""])
 
@@ -241,8 +246,13 @@ DEEDS = st.lists(
     newline=b"\n",
     deeds=[Deed("tell", 0, 6), Deed("undo", 0, 6), Deed("tell", 0, 6), Deed("undo", 1, 6)],
 )
+@example(  # of two equal facts the first is undone behind a merge, and then the second
+    first=b"",
+    newline=b"",
+    deeds=[Deed("tell", 0, 6), Deed("merge", 0, 6), Deed("undo", 0, 6), Deed("undo", 1, 6)],
+)
 @given(first=FIRST, newline=NEWLINE, deeds=DEEDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, derandomize=not SOAK)
 def test_undos_keep_every_other_fact_after_undone_undos_merges_and_reordering(
     first: bytes, newline: bytes, deeds: list[Deed]
 ) -> None:
@@ -268,6 +278,7 @@ def test_undos_keep_every_other_fact_after_undone_undos_merges_and_reordering(
                 made = book.undo(revision)
                 assert (made is None) == undone.get(revision, False)
                 if made is not None:
+                    undone[made] = False
                     _note_undo(undone, book.history, revision)
                     expected[line] -= change
                     done.append((made, line, -change))
@@ -275,10 +286,19 @@ def test_undos_keep_every_other_fact_after_undone_undos_merges_and_reordering(
 
 
 def _note_undo(undone: dict[RevisionId, bool], history: History, revision: RevisionId) -> None:
-    """Note that a revision is undone. If it was an undo itself, what it undid is done again."""
-    is_undone = True
-    of: RevisionId | None = revision
-    while of is not None:
-        undone[of] = is_undone
-        reverted = history.commit(of).trailers.get("Reverted")
-        of, is_undone = (RevisionId(reverted) if reverted else None), not is_undone
+    """Note that a revision is undone. If it was an undo itself, what it undid is done again, and so on. What
+    undid it before is in effect again, and what undid that is not."""
+    chain = [revision, *_undid(history, revision)]
+    undone |= {one: distance % 2 == 0 for distance, one in enumerate(chain)}
+    for one in [known for known in undone if known not in chain]:
+        undid = _undid(history, one)
+        if revision in undid:
+            undone[one] = undid.index(revision) % 2 == 1
+
+
+def _undid(history: History, revision: RevisionId) -> list[RevisionId]:
+    """What a revision undid, what that undid, and so on."""
+    found: list[RevisionId] = []
+    while (reverted := history.commit(revision).trailers.get("Reverted")) is not None:
+        found.append(revision := RevisionId(reverted))
+    return found

@@ -152,12 +152,12 @@ def test_recall_finds_archival_lines_with_private_off(
     harness.agents.create("other", workspaces=["notes"])
     for private in ("off", "ro"):
         harness.agents.patch("assistant", {"config": {"private": private}})
-        model.script((ToolCall("t1", "recall", {"query": "Harbour lease"}),), "done")
+        model.script((ToolCall("t1", "recall", {"query": "Harbour lease", "cut": "off"}),), "done")
         harness.run("What of Harbour?")
         (result,) = [p for p in model.requests[-1].messages[-1].parts if isinstance(p, ToolResult)]
         assert "the lawyer wants options" in result.text
         assert "legal approved" in result.text
-    model.script((ToolCall("t1", "recall", {"query": "Harbour lease"}),), "done")
+    model.script((ToolCall("t1", "recall", {"query": "Harbour lease", "cut": "off"}),), "done")
     harness.run("What of Harbour?", agent="other")
     (result,) = [p for p in model.requests[-1].messages[-1].parts if isinstance(p, ToolResult)]
     assert "legal approved" not in result.text
