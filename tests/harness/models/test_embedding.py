@@ -168,8 +168,8 @@ def test_recall_uses_the_configured_embedding_endpoint_and_works_when_the_endpoi
     endpoint: Endpoint, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_EMBEDDINGS_URL", endpoint.url)
-    monkeypatch.setenv("HARNESS_EMBEDDINGS_KEY", "secret")
-    assert "secret" not in repr(read_settings(home))
+    monkeypatch.setenv("HARNESS_EMBEDDINGS_KEY", "embeddings-key")
+    assert "embeddings-key" not in repr(read_settings(home))
     with Harness.open(home) as harness:
         notes = harness.workspaces.get("notes")
         notes.write("a.md", "- the dog barks\n", by=Author("ann", "usr_1", "api"))

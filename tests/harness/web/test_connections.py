@@ -330,6 +330,7 @@ def test_a_stopping_server_finishes_running_requests_and_accepts_no_new_connecti
         with server.connected() as wire, server.connected() as idle:
             send(idle, server.head("GET", "/healthz"))
             assert answer(idle).status == 200
+            until(lambda: not server.server.server_state.tasks)
             with lock.hold("the test"):
                 put = server.head("PUT", f"{server.files}/a.md", Content_Length="1") + b"x"
                 send(wire, put)
