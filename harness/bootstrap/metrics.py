@@ -25,8 +25,8 @@ from harness.bootstrap.composition import Application
 from harness.bootstrap.job_kinds import FLUSH
 from harness.conversations.event_queue import LOOK_AFTER_S, TURN
 from harness.jobs.job import JobView
-from harness.runtime.json_log import observing_events
-from workspaces.storage.timing import observing_calls
+from harness.runtime.json_log import EVENTS
+from workspaces.storage.timing import CALLS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -90,7 +90,7 @@ class ServerMetrics:
     @contextmanager
     def counting(self) -> Generator[None]:
         """Count what happens in this process while the body runs."""
-        with observing_events(self._observe_event), observing_calls(self._observe_call):
+        with EVENTS.including(self._observe_event), CALLS.including(self._observe_call):
             yield
 
     def text(self) -> bytes:

@@ -12,12 +12,12 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
+from workspaces.storage.observers import Observers
 from workspaces.timestamp import stamp_of
 
 FRAMES_MAX = 20
@@ -26,27 +26,14 @@ FRAMES_MAX = 20
 _SECRET = re.compile(r"\b(whu?_|sk-|Bearer )[A-Za-z0-9_-]{4,}")
 
 
-ObserveEvent = Callable[[str, Mapping[str, Any]], None]
-
-_observers: tuple[ObserveEvent, ...] = ()
+EVENTS = Observers[str, Mapping[str, Any]]()
+"""Are told of each event of this process, whatever the level of the log: its name and its facts."""
 
 
 def event(logger: logging.Logger, name: str, /, *, level: int = logging.INFO, **facts: Any) -> None:
     """Log an event. `error=` takes an exception."""
-    for observe in _observers:
-        observe(name, facts)
+    EVENTS.tell(name, facts)
     logger.log(level, name, extra={"facts": facts})
-
-
-@contextmanager
-def observing_events(observe: ObserveEvent) -> Generator[None]:
-    """Report every event of this process while the body runs, whatever the level of the log."""
-    global _observers
-    _observers = (*_observers, observe)
-    try:
-        yield
-    finally:
-        _observers = tuple(one for one in _observers if one is not observe)
 
 
 class JsonLines(logging.Formatter):
