@@ -17,6 +17,7 @@ from harness.sync.local_copies import LocalCopies
 from workspaces.errors import Failure
 from workspaces.ids import WorkspaceId
 from workspaces.paths import WorkspacePath
+from workspaces.sync.engine import Sync
 from workspaces.sync.report import SyncReport
 from workspaces.workspace.watch import Saved, WatchEvent
 
@@ -94,25 +95,26 @@ class BackgroundSync:
         for copies in self._copies():
             for record in copies.records():
                 if record.is_shared:
-                    sync = copies.workspaces.sync(record.id)
-                    self._run(copies, record.id, record.name, sync.run)
+                    self._run(copies, record.id, record.name, lambda sync: sync.run())
 
     def _push(self, workspace_id: WorkspaceId, paths: set[WorkspacePath]) -> None:
         for copies in self._copies():
             if any(record.id == workspace_id for record in copies.workspaces.list(private=True)):
-                sync = copies.workspaces.sync(workspace_id)
-                self._run(copies, workspace_id, workspace_id, lambda s=sync: s.push(paths))
+                self._run(copies, workspace_id, workspace_id, lambda sync: sync.push(paths))
 
     def _run(
         self,
         copies: LocalCopies,
         workspace_id: WorkspaceId,
         name: str,
-        sync: Callable[[], SyncReport],
+        part: Callable[[Sync], SyncReport],
     ) -> None:
-        """Run a sync and log its failure. The next pass, a minute later, tries again."""
+        """Run this part of a workspace's sync and log its failure. The next pass tries again.
+
+        A workspace that cannot be opened stops no other.
+        """
         try:
-            report = sync()
+            report = part(copies.workspaces.sync(workspace_id))
         except Failure as failure:
             _LOG.warning("%s was not synced: %s", name, failure)
             return

@@ -100,3 +100,26 @@ def test_a_failing_store_does_not_end_background_sync(
 
     asyncio.run(story())
     assert "store is empty" in caplog.text
+
+
+def test_a_workspace_that_cannot_be_opened_stops_no_other(
+    machine: Callable[[str], Replica], prefix: MemoryPrefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = machine("a")
+    broken = a.workspaces.create("aaa")
+    a.put("MEMORY.md", "one\n")
+    names = [record.name for record in LocalCopies(a.workspaces).records()]
+    assert names.index("aaa") < names.index("notes")
+    broken.root.rename(broken.root.with_suffix(".away"))
+    restarted = machine("a").workspaces
+
+    async def story() -> None:
+        running = asyncio.create_task(
+            BackgroundSync(lambda: [LocalCopies(restarted)], every_s=60).run()
+        )
+        await until(lambda: running.done() or "PUT MEMORY.md" in prefix.asked)
+        assert not running.done()
+        running.cancel()
+
+    asyncio.run(story())
+    assert "aaa was not synced" in caplog.text
