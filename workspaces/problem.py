@@ -19,6 +19,10 @@ ProblemKind = Literal[
 ]
 
 
+LISTED_ONLY: frozenset[ProblemKind] = frozenset({"conflict", "history", "clock", "fact", "edited"})
+"""Kinds that name something for a person to look at, while the file itself is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     path: str

@@ -24,6 +24,7 @@ from harness.web.pages.parts.route import PageRoute
 from workspaces.errors import Failure, Forbidden, NotFound
 from workspaces.home.workspaces import private_to_user
 from workspaces.ids import AgentId
+from workspaces.problem import LISTED_ONLY, Problem
 from workspaces.timestamp import Stamp
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
@@ -157,18 +158,7 @@ def _line(
 
 def _read_line(workspace: Workspace, attention: list[Attention]) -> WorkspaceLine:
     record, tree = workspace.record, workspace.glance()
-    problems = workspace.problems(tree)
-    conflicts = sum(problem.kind == "conflict" for problem in problems)
-    path = f"/w/{record.id}/problems"
-    if conflicts:
-        told = "A file was changed in two places at once, and both versions were kept."
-        if conflicts > 1:
-            told = f"{conflicts} files were changed in two places at once; all versions were kept."
-        attention.append(Attention("conflict", record.name, told, path, "Choose"))
-    if len(problems) > conflicts:
-        others = len(problems) - conflicts
-        told = "1 file is not kept." if others == 1 else f"{others} files are not kept."
-        attention.append(Attention("problem", record.name, told, path, "See why"))
+    attention += _problems(record, workspace.problems(tree))
     tip = workspace.tip()
     newest = workspace.history.commit(tip) if tip else None
     return WorkspaceLine(
@@ -178,6 +168,24 @@ def _read_line(workspace: Workspace, attention: list[Attention]) -> WorkspaceLin
         files=len(tree.files),
         bytes=tree.bytes,
     )
+
+
+def _problems(record: WorkspaceRecord, problems: Sequence[Problem]) -> Iterator[Attention]:
+    path = f"/w/{record.id}/problems"
+    conflicts = sum(problem.kind == "conflict" for problem in problems)
+    if conflicts:
+        told = "A file was changed in two places at once, and both versions were kept."
+        if conflicts > 1:
+            told = f"{conflicts} files were changed in two places at once; all versions were kept."
+        yield Attention("conflict", record.name, told, path, "Choose")
+    lost = sum(problem.kind not in LISTED_ONLY for problem in problems)
+    if lost:
+        told = "1 file is not kept." if lost == 1 else f"{lost} files are not kept."
+        yield Attention("problem", record.name, told, path, "See why")
+    others = len(problems) - conflicts - lost
+    if others:
+        told = "1 thing needs a look." if others == 1 else f"{others} things need a look."
+        yield Attention("problem", record.name, told, path, "See why")
 
 
 def _waiting(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterator[Attention]:

@@ -34,6 +34,19 @@ def test_a_conflict_and_a_file_that_cannot_be_kept_want_attention(site: Site) ->
     page = ada.get("/")
     assert "changed in two places at once" in page
     assert "1 file is not kept" in page
+    assert "needs a look" not in page
+
+
+def test_a_decision_changed_by_hand_is_kept_and_needs_a_look(site: Site) -> None:
+    workspace = site.harness.workspaces.get("notes")
+    decision = workspace.root / "decisions" / "2030-01-01-run_000000000000000000000000.md"
+    decision.parent.mkdir()
+    for text in ("decided\n", "changed\n"):
+        decision.write_text(text)
+        workspace.commit_edits()
+    page = visitor(site).get("/")
+    assert "1 thing needs a look" in page
+    assert "not kept" not in page
 
 
 def fail(site: Site, clock: ManualClock, account_id: str) -> None:
