@@ -74,6 +74,11 @@ def _read_fact(data: bytes) -> None:
     fact_file.read_fact(FACT, data)
 
 
+def _stamps_before(text: str) -> None:
+    """One trailer for each line: a sync of ten thousand files has as many."""
+    source.stamps_before({f"Received {at}.md": line for at, line in enumerate(text.split("\n"))})
+
+
 def _put_back(data: bytes) -> None:
     fact_file.put_back(FACT, b"---\npinned: true\n---\nx\n", data)
 
@@ -282,6 +287,7 @@ FUNCTIONS: Sequence[Function] = (
     ),
     Function("form.urlencoded", _bytes(form.urlencoded), FORMS),
     Function("markdown.rendered", _render, MARKDOWN, False),
+    Function("source.stamps_before", _stamps_before, (Hostile("", "x\n", ""),), False),
     Function("source.body_of", _bytes(lambda data: source.body_of("x.md", data)), FACT_FILES),
     Function("fact.canonical_path", lambda text: fact.canonical_path(fact.check_key(text[:255]))),
     Function("fact_rows.looks_like_rows", _bytes(fact_rows.looks_like_rows), JSON),

@@ -90,14 +90,17 @@ def stated_origin(trailers: Mapping[str, str], path: str) -> StatedOrigin | None
     value = trailers.get(_RECEIVED + path)
     if value is None or trailers.get("Source") != "sync":
         return None
-    return parse_stated(*(value.split(" ", 3) + [""] * 4)[:4])
+    return _parse_trailer(value)
 
 
 def stamps_before(trailers: Mapping[str, str]) -> list[Stamp]:
     """Return the stamps of the revisions that wrote what a revision received: it is later than those."""
-    paths = (key.removeprefix(_RECEIVED) for key in trailers if key.startswith(_RECEIVED))
-    stated = (stated_origin({**trailers, "Source": "sync"}, path) for path in paths)
-    return [origin.updated_at for origin in stated if origin is not None]
+    received = (value for key, value in trailers.items() if key.startswith(_RECEIVED))
+    return [origin.updated_at for origin in map(_parse_trailer, received) if origin is not None]
+
+
+def _parse_trailer(value: str) -> StatedOrigin | None:
+    return parse_stated(*(value.split(" ", 3) + [""] * 4)[:4])
 
 
 def parse_stated(updated_at: str, created_at: str, source: str, author: str) -> StatedOrigin | None:
