@@ -93,6 +93,8 @@ class ManualEdits:
         revision."""
         self._last_commit: _CleanTree | None = None
         """The tree after the last `commit_edits`, if its modes were repaired and it was clean."""
+        self._last_rewritten: tuple[Tree, RevisionId | None, list[Problem]] | None = None
+        """The tree and the revision for which `_rewritten` was last answered, and its answer."""
         self.on_revision: Callable[[], None] = lambda: None
         """Called after a revision was made here, once the lock is free."""
         self.remote: Remote | None = None
@@ -204,14 +206,26 @@ class ManualEdits:
         if not self._history.is_there:
             here = (*here, Problem(".history", "history", "its directory is missing"))
         here = (*here, *_ahead(self._history.ahead()))
-        return [*here, *(self.remote.problems() if self.remote is not None else ())]
+        return [*here, *self._remote_problems()]
+
+    def _remote_problems(self) -> Sequence[Problem]:
+        return self.remote.problems() if self.remote is not None else ()
 
     def _rewritten(self, tree: Tree) -> list[Problem]:
-        """Return the files that a person changed though their first revision is what counts."""
+        """Return the files that a person changed though their first revision is what counts.
+
+        Every page that shows problems asks for it, so the last answer is kept.
+        """
+        tip = self._history.tip()
+        if self._last_rewritten is None or self._last_rewritten[:2] != (tree, tip):
+            self._last_rewritten = (tree, tip, self._find_rewritten(tree, tip))
+        return self._last_rewritten[2]
+
+    def _find_rewritten(self, tree: Tree, tip: RevisionId | None) -> list[Problem]:
         kept = [path for path in tree.files if self.protection.is_kept(path)]
         if not kept:
             return []
-        tip, rewritten = self._history.tip(), list[WorkspacePath]()
+        rewritten = list[WorkspacePath]()
         for directory in sorted({path.rpartition("/")[0] for path in kept}):
             log = self._history.log(path=WorkspacePath(directory), limit=LOG_ENTRIES_MAX)
             touched = Counter(path for revision in log for path in revision.paths)
@@ -315,7 +329,7 @@ class ManualEdits:
     ) -> dict[WorkspacePath, bytes | None]:
         """Return the changes without deletions of files that the remote has and that could not be brought
         here. Those were not deleted."""
-        held = {problem.path for problem in self.remote.problems()} if self.remote else set[str]()
+        held = {problem.path for problem in self._remote_problems()}
         return {
             path: data for path, data in changes.items() if data is not None or path not in held
         }
@@ -383,7 +397,7 @@ class ManualEdits:
         deleted = {path for path in recorded if path not in tree.files}
         self._clean_tree = None if changed or deleted else _CleanTree(tree, tip)
         if deleted:  # except files that exist, here or in the remote, but cannot be kept
-            deleted -= {problem.path for problem in self.problems(tree)}
+            deleted -= {problem.path for problem in (*tree.problems, *self._remote_problems())}
         return changed, frozenset(deleted)
 
     def _is_unchanged(self, tip: RevisionId | None) -> bool:
