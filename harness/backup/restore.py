@@ -178,7 +178,10 @@ def _write_file(depot: Depot, file: ListedFile, directory: int, name: str) -> No
 
 
 def _prepare(home: Home, staged: Path, content: DepotContent, *, has_records: bool) -> None:
-    """Make the staged files a home of their own, make them durable, and mark them as complete."""
+    """Make the staged files a home of their own, make them durable, and mark them as complete.
+
+    What the target keeps of an earlier life goes first: its machine identity, its indexes and its baselines.
+    """
     if has_records:
         forget_the_past(staged / RECORDS)
     _make_baselines(staged)

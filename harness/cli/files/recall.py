@@ -108,7 +108,7 @@ def recall(
         print_json([hit.as_json() for hit in shown.hits])
     elif shown.hits:
         print_styled(_styled(shown.hits, query, with_names=len(places) > 1, with_why=why))
-    else:
+    elif not found:
         complain("no line matches\n")
     if shown.cut is not None and shown.cut.behind:
         lines = f"{shown.cut.shown} of {shown.cut.shown + shown.cut.behind} lines are shown"
