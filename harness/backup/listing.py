@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from workspaces.errors import Refused
+from workspaces.errors import NewerFormat, Refused
 
 FORMAT = 1
 PIECE_BYTES_MAX = 4 * 2**20
@@ -145,7 +145,7 @@ class BackupSnapshot:
 def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
     """Return the snapshot that a store holds under this stamp.
 
-    Raises: Refused if it is damaged, or of a newer format.
+    Raises: Refused if it is damaged; NewerFormat.
     """
     field = f"snapshot {stamp}"
     if len(data) > SNAPSHOT_BYTES_MAX:
@@ -159,8 +159,7 @@ def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
     found = cast("dict[str, Any]", document)
     version = found.get("format")
     if isinstance(version, int) and version > FORMAT:
-        rule = f"is newer than this version can read ({FORMAT})"
-        raise Refused(f"{field}: format", version, rule, remedy="use a newer workspace-harness")
+        raise NewerFormat(f"{field}: format", version, readable=FORMAT)
     try:
         snapshot = BackupSnapshot(
             stamp=stamp,

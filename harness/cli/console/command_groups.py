@@ -79,6 +79,7 @@ COMMAND_GROUPS = {
         "up": "admin.up",
         "demo": "admin.demo",
         "doctor": "admin.doctor",
+        "version": "admin.version",
         "backup": "admin.backup",
         "usage": "talk.usage",
         "admin": "admin.admin",
