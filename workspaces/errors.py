@@ -7,12 +7,9 @@ errors at their edge. Each face (HTTP, command line, model) shows them through o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-
-_VERSION = re.compile(r"[0-9]{1,5}(\.[0-9]{1,5}){1,3}")
 
 
 class Failure(Exception):
@@ -183,20 +180,6 @@ class Refused(Failure):
         self.field = field
         self.value = value
         self.rule = rule
-
-
-class NewerFormat(Refused):
-    """The data have a format that only a newer version can read."""
-
-    def __init__(self, field: str, found: int, *, readable: int, needs: object = None) -> None:
-        """`needs` is what the data call the oldest version that can read them. Others may have written it."""
-        self.needs = needs if isinstance(needs, str) and _VERSION.fullmatch(needs) else None
-        rule = f"is a newer format than this version can read ({readable})"
-        remedy = "use the version of workspace-harness that wrote it, or a newer one"
-        if self.needs:
-            rule += f"; workspace-harness {self.needs} can read it"
-            remedy = f"install workspace-harness {self.needs} or newer"
-        super().__init__(field, found, rule, remedy=remedy)
 
 
 class OverLimit(Failure):

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from workspaces.errors import NewerFormat, Refused
+from workspaces.errors import Refused
 
 FORMAT = 1
 PIECE_BYTES_MAX = 4 * 2**20
@@ -145,7 +145,7 @@ class BackupSnapshot:
 def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
     """Return the snapshot that a store holds under this stamp.
 
-    Raises: Refused if it is damaged; NewerFormat.
+    Raises: Refused if it is damaged, or of a newer format.
     """
     field = f"snapshot {stamp}"
     if len(data) > SNAPSHOT_BYTES_MAX:
@@ -159,7 +159,8 @@ def parse_snapshot(stamp: str, data: bytes) -> BackupSnapshot:
     found = cast("dict[str, Any]", document)
     version = found.get("format")
     if isinstance(version, int) and version > FORMAT:
-        raise NewerFormat(f"{field}: format", version, readable=FORMAT)
+        rule = f"is newer than this version can read ({FORMAT})"
+        raise Refused(f"{field}: format", version, rule, remedy="use a newer workspace-harness")
     try:
         snapshot = BackupSnapshot(
             stamp=stamp,

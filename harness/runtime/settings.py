@@ -14,17 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workspaces.errors import NewerFormat, Refused, Unavailable, unknown_name
+from workspaces.errors import Refused, Unavailable, unknown_name
 from workspaces.home.layout import Home, default_root
 from workspaces.plain_yaml import load
 
 FORMAT = 1
 """The format of `harness.yaml` and of the home as a whole. A newer format is refused, an older one
 migrated."""
-
-NEEDS = "0.1.0"
-"""The oldest version that reads this format. A home names it, so that an older version can say what to
-install."""
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 DEFAULT_SMALL_MODEL = "claude-haiku-4-5-20251001"
@@ -51,11 +47,7 @@ _NEW_FILE = f"""\
 # Settings of this home. Each can also be given in the environment, which then wins:
 # {", ".join(f"{key} ({variable})" for key, variable in VARIABLES.items())}
 format: {FORMAT}
-needs: {NEEDS}
 """
-
-_OF_THE_FORMAT = ("format", "needs")
-"""Keys that are no settings: the program writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +119,8 @@ def read_settings(
     A home that does not exist yet is created.
     """
     environment = os.environ if environment is None else environment
-    opened = named_home(home, environment)
+    root = environment.get("HARNESS_HOME")
+    opened = Home(_root(home or (Path(root) if root else None)))
     opened.prepare()
     values = _file_values(opened)
     for key, variable in VARIABLES.items():
@@ -145,12 +138,6 @@ def read_settings(
         anthropic_base_url=environment.get("ANTHROPIC_BASE_URL") or None,
         **values,
     )
-
-
-def named_home(home: Path | None, environment: Mapping[str, str]) -> Home:
-    """Return the home that is meant, whether it exists or not."""
-    root = environment.get("HARNESS_HOME")
-    return Home(_root(home or (Path(root) if root else None)))
 
 
 def has_own_values(home: Home) -> bool:
@@ -230,30 +217,25 @@ def _file_text(home: Home) -> str:
 def _file_values(home: Home) -> dict[str, Any]:
     """Return the values in `harness.yaml`."""
     values = load(_file_text(home), name=str(home.settings))
-    found = format_of(home, values)
-    if found > FORMAT:
-        raise NewerFormat(
-            f"{home.settings}: format", found, readable=FORMAT, needs=values.get("needs")
-        )
-    for key in _OF_THE_FORMAT:
-        values.pop(key, None)
+    _check_format(home, values.pop("format", str(FORMAT)))
     for key, value in values.items():
         if key not in VARIABLES:
-            raise unknown_name(str(home.settings), key, [*VARIABLES, *_OF_THE_FORMAT])
+            raise unknown_name(str(home.settings), key, [*VARIABLES, "format"])
         if not isinstance(value, str) or not value or not value.isprintable():
             raise Refused(f"{home.settings}: {key}", value, "must be one line of text")
     return values
 
 
-def format_of(home: Home, values: Mapping[str, Any]) -> int:
-    """Return the format that these values of `harness.yaml` state.
-
-    Raises: Refused if it is no number.
-    """
-    value = values.get("format", str(FORMAT))
+def _check_format(home: Home, value: object) -> None:
     if not (isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value)):
         raise Refused(f"{home.settings}: format", value, "must be a number")
-    return int(value)
+    if int(value) > FORMAT:
+        raise Refused(
+            f"{home.settings}: format",
+            int(value),
+            f"is newer than this version can read ({FORMAT})",
+            remedy="use the version of workspace-harness that made this home, or a newer one",
+        )
 
 
 def _write_new(file: Path) -> str:

@@ -27,7 +27,7 @@ AGAIN = 3
 """A call that seems too slow is measured again, since a machine's caches and clock favour none."""
 CALLS_MAX = 100
 """Of which the mean is taken."""
-WHOLE_S_MAX = 60
+WHOLE_S_MAX = 120
 """Of a child, in which no call holds the interpreter so long that its own limit is not heard."""
 
 

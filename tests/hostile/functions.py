@@ -29,6 +29,9 @@ from harness.web.pages.parts import form, markdown
 from tests.hostile.families import Hostile
 from workspaces import errors, paths, plain_yaml, revision
 from workspaces.errors import Failure
+from workspaces.forgetting.matcher import Matcher
+from workspaces.forgetting.tombstone import tombstone_of
+from workspaces.forgetting.words import words_of
 from workspaces.history import blame, diff, log, safe_git_command, source
 from workspaces.history.git import bundle, commit, objects, tree_check
 from workspaces.ids import looks_like_id
@@ -195,7 +198,20 @@ GIT = (
 )
 
 
+PHRASES = (
+    Hostile("", "the code is ", "4711"),
+    Hostile("", "the code\n", ""),
+    Hostile("a", "\u0301", ""),
+    Hostile("", "\u200b", "x"),
+    Hostile("", "\u314f", ""),
+    Hostile("", "é茶", " "),
+)
+MATCHER = Matcher([tombstone_of("the code is 4711", b"key"), tombstone_of("a a a", b"key")], b"key")
+
 FUNCTIONS: Sequence[Function] = (
+    Function("forgetting.words_of", words_of, PHRASES),
+    Function("forgetting.replaced", MATCHER.replaced, PHRASES, False),
+    Function("forgetting.find_changed", _pair(MATCHER.find_changed), PHRASES, False),
     Function("body.parse_json", _bytes(lambda data: body.parse_json(data, within="body")), JSON),
     Function(
         "fence.fenced",

@@ -34,8 +34,6 @@ def open_tree(
     """
     try:
         home.hand_over(name)
-        # A copy of a home may lack its temporary files, and the directory for them.
-        home.staging(name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise as_failure(error, str(home.tree(name))) from error
     history = History(home.history(name), clock)

@@ -33,7 +33,7 @@ from typing import Annotated, Any, Literal, NoReturn, assert_never, cast
 from pydantic import Field
 
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, NewerFormat, NotFound, OverLimit, Refused, Unavailable
+from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
 from workspaces.ids import ID_HEX_DIGITS, AccountId
 from workspaces.storage.blobs import BlobStore, Expect, Stat, Token
 from workspaces.timestamp import Stamp, moment_of, stamp_of
@@ -51,7 +51,6 @@ TICKS = "ticks/"
 """The folder of the claims of scheduled ticks, beside the entries."""
 
 FORMAT = 1
-"""The format of an entry. An entry of a newer one names in `needs` the oldest version that reads it."""
 
 ENTRY_BYTES_MAX = 60 * 1024
 """Size limit that lets a record, and the stored copy of its entry, fit in an item of the record store
@@ -287,7 +286,6 @@ def as_document(entry: RegistryEntry) -> dict[str, Any]:
 
 def of_document(kind: RegistryKind, entry_id: str, document: object) -> RegistryEntry:
     name = _name(kind, entry_id)
-    _check_format(name, document)
     parsed = parse(_Document, document, within=name)
     if parsed.deleted is not None and parsed.record is None:
         deleted = parsed.deleted
@@ -303,17 +301,6 @@ def of_document(kind: RegistryKind, entry_id: str, document: object) -> Registry
     for key in ("createdAt", "updatedAt"):
         _check_stamp(f"{name}.record.{key}", record.get(key))
     return LiveEntry(entry_id, record, parsed.epoch)
-
-
-def _check_format(name: str, document: object) -> None:
-    """Raise NewerFormat for an entry that only a newer version can read."""
-    if not isinstance(document, dict):
-        return
-    stated = cast("dict[str, Any]", document)
-    found = stated.get("format")
-    if type(found) is int and found > FORMAT:
-        needs = stated.get("needs")
-        raise NewerFormat(f"{name}.format", found, readable=FORMAT, needs=needs)
 
 
 class _Deleted(StrictModel):

@@ -20,6 +20,7 @@ from collections import Counter
 from functools import lru_cache
 from itertools import filterfalse
 
+from workspaces.forgetting.words import UNSPACED
 from workspaces.search.date import date_words, may_have_dates
 from workspaces.search.stem import LETTERS_MAX, WORDS_KEPT, stem
 
@@ -40,18 +41,12 @@ ain aren couldn didn doesn don hadn hasn haven isn mustn needn shan shouldn wasn
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"  # kana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\uac00-\ud7af"  # Hangul: written with spaces, but with the grammar glued to the words
-)
 _INDIC = "\u0900-\u0963\u0966-\u0dff"
 _WORD = re.compile(
-    rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])(?:[^\W_]|[{_INDIC}\u200c\u200d]))+"
+    rf"[{UNSPACED}]+|(?:(?![{UNSPACED}])(?:[^\W_]|[{_INDIC}\u200c\u200d]))+"
     rf"(?:['’](?:s|d|ll|re|ve|m|t)\b)?"
 )
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _LETTERS = {code: " " for code in range(128) if not chr(code).isalnum()}
 """For ASCII, spaces for all that is in no word. This is several times as fast as a pattern."""
 _PLAIN_ENDING = re.compile(r"'(?<=[a-z0-9]')(?:s|d|ll|re|ve|m|t)\b")

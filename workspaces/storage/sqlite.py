@@ -25,7 +25,7 @@ from pathlib import Path
 
 from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import Wildcard, is_met
-from workspaces.errors import Conflict, NewerFormat, Unavailable
+from workspaces.errors import Conflict, Refused, Unavailable
 from workspaces.localfs.sqlite_file import (
     DAMAGED,
     LOCKED,
@@ -209,7 +209,12 @@ class SqliteRecords:
         with self._connected() as connection:
             file_format = connection.execute("pragma user_version").fetchone()[0]
         if file_format > FORMAT:
-            raise NewerFormat(str(self._file), file_format, readable=FORMAT)
+            raise Refused(
+                str(self._file),
+                file_format,
+                f"is a newer format than this version can read ({FORMAT})",
+                remedy="use the version of workspace-harness that wrote it, or a newer one",
+            )
         if file_format < FORMAT:
             with self._connected() as connection, transaction(connection):
                 connection.execute(_TABLE)

@@ -27,7 +27,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workspaces.errors import NewerFormat, Unavailable
+from workspaces.errors import Refused, Unavailable
 from workspaces.history.git.objects import ObjectId
 from workspaces.ids import Version
 from workspaces.localfs.sqlite_file import DAMAGED, explained, transaction, use_log
@@ -282,7 +282,8 @@ class Baseline:
                 database.execute("pragma synchronous=full")
             version = int(database.execute("pragma user_version").fetchone()[0])
             if version > FORMAT:
-                raise NewerFormat(str(self._file), version, readable=FORMAT)
+                rule = f"is a newer format than this version can read ({FORMAT})"
+                raise Refused(str(self._file), version, rule)
             if version < FORMAT:  # a new file
                 with transaction(database):  # wait for the disk once, not once for each table
                     for table in _TABLES:

@@ -79,7 +79,6 @@ COMMAND_GROUPS = {
         "up": "admin.up",
         "demo": "admin.demo",
         "doctor": "admin.doctor",
-        "version": "admin.version",
         "backup": "admin.backup",
         "usage": "talk.usage",
         "admin": "admin.admin",

@@ -100,9 +100,7 @@ def test_on_a_full_disk_existing_files_stay_readable(tiny_disk: Path) -> None:
 
 
 SETTINGS = [
-    ("format: 2\n", ("2 is a newer format than this version", "→ use the version")),
-    ("format: 2\nneeds: 0.4.0\n", ("→ install workspace-harness 0.4.0",)),
-    ("format: 2\nneeds: rm -rf\n", ("→ use the version",)),
+    ("format: 2\n", ("newer than this version", "→ use the version")),
     (f"format: {'9' * 5000}\n", ("format", "must be a number")),
     ("modle: demo\n", ("'modle' is unknown", "→ did you mean 'model'?")),
     ("model: [demo]\n", ("model", "must be one line of text")),

@@ -10,13 +10,12 @@ import pytest
 from tests.workspaces.replicas import MemoryPrefix
 from tests.workspaces.two_machines import place, prefix
 from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import Conflict, NewerFormat, OverLimit, Refused
+from workspaces.errors import Conflict, OverLimit, Refused
 from workspaces.ids import AccountId, new_id
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import (
     ENTRIES_MAX,
     ENTRY_BYTES_MAX,
-    FORMAT,
     InvalidEntry,
     LiveEntry,
     Registry,
@@ -144,20 +143,6 @@ def test_an_invalid_registry_entry_is_refused(
         roster.read("workspace", WS)
     found = roster.read_all([("workspace", WS), ("workspace", new_id("ws"))])
     assert isinstance(found["workspace", WS], InvalidEntry)
-
-
-def test_a_registry_entry_of_a_newer_format_names_the_version_that_reads_it(
-    roster: Registry, prefix: MemoryPrefix
-) -> None:
-    put(prefix, f"workspaces/{WS}.json", {"format": FORMAT + 1, "needs": "0.4.0", "how": "else"})
-    with pytest.raises(NewerFormat) as caught:
-        roster.read("workspace", WS)
-    assert (caught.value.value, caught.value.needs) == (FORMAT + 1, "0.4.0")
-    listed = roster.read_all([("workspace", WS), ("workspace", new_id("ws"))])["workspace", WS]
-    assert isinstance(listed, InvalidEntry)
-    assert "workspace-harness 0.4.0 can read it" in listed.reason
-    with pytest.raises(NewerFormat):
-        roster.write_tombstone("workspace", WS, "notes", NOW)
 
 
 def test_an_oversized_registry_entry_is_not_read(roster: Registry, prefix: MemoryPrefix) -> None:

@@ -55,9 +55,6 @@ def test_a_second_machine_joins_attaches_a_workspace_and_continues_its_history(
     assert "Thursday" in said.out
     again = second("join", location, "--json").done().json
     assert (again["joined"], again["key"]) == (False, None)
-    formats = second("version", "--json").done().json["parts"]
-    shared = next(one for one in formats if one["part"] == "s3")
-    assert (shared["format"], shared["detail"]) == (1, f"{location}: {account['id']}")
 
 
 def killed(harness: Terminal, number: int, *arguments: str) -> bool:

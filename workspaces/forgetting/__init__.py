@@ -1,0 +1,1 @@
+"""Texts that must not come back: their words, their tombstones, and finding them."""
