@@ -81,8 +81,7 @@ class Depot:
         if stamp is not None and stamp not in stamps:
             newest = ", ".join(reversed(stamps[-5:]))
             raise NotFound("snapshot", stamp, remedy=f"the newest are: {newest}")
-        chosen = stamp or stamps[-1]
-        return parse_snapshot(chosen, self._store.read(f"snapshots/{chosen}.json").data)
+        return self._read_snapshot(stamp or stamps[-1])
 
     def content(self, snapshot: BackupSnapshot) -> DepotContent:
         """Read the listing of a snapshot.
@@ -101,13 +100,10 @@ class Depot:
         """Return the newest readable backup of the home with this id. None: it has none here."""
         for stamp in reversed(self.stamps()):
             try:
-                snapshot = self.snapshot(stamp)
+                snapshot = self._read_snapshot(stamp)
                 if snapshot.machine == machine:
                     return self.content(snapshot)
-            except (
-                Refused,
-                NotFound,
-            ):  # damaged: `verify` tells; an older one saves as much reading
+            except (Refused, NotFound):  # damaged: `verify` tells; an older one saves as much
                 continue
         return None
 
@@ -171,6 +167,9 @@ class Depot:
                     yield first, future.result()
             for digest, future in waiting:
                 yield digest, future.result()
+
+    def _read_snapshot(self, stamp: str) -> BackupSnapshot:
+        return parse_snapshot(stamp, self._store.read(f"snapshots/{stamp}.json").data)
 
     def put_snapshot(self, snapshot: BackupSnapshot) -> None:
         self._store.write(f"snapshots/{snapshot.stamp}.json", snapshot.as_bytes(), expect=ABSENT)

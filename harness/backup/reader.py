@@ -12,8 +12,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -80,7 +79,7 @@ class HomeReader:
         parent, _, name = path.rpartition("/")
         walk = _Walk(self, lambda at: earlier.get(at) or self._known.get(at), leaves_out, one_link)
         try:
-            with _opened(self._root / parent) as directory:
+            with _opened(self._root / parent, _DIRECTORY) as directory:
                 walk.entry(directory, name, path, 0)
         except OSError as error:
             if error.errno not in _GONE:
@@ -104,21 +103,11 @@ class HomeReader:
     def copied(self, path: str, file: Path) -> ListedFile:
         """Return a file under another path than its own."""
         try:
-            with closing(_File(file)) as opened:
-                ranges, size = self.store(opened.fd)
+            with _opened(file, _FILE) as fd:
+                ranges, size = self.store(fd)
         except OSError as error:
             raise as_failure(error, path) from error
         return ListedFile(path, PRIVATE, size, 0, ranges)
-
-
-class _File:
-    """An open file of our own."""
-
-    def __init__(self, file: Path) -> None:
-        self.fd = os.open(file, _FILE)
-
-    def close(self) -> None:
-        os.close(self.fd)
 
 
 class _Walk:
@@ -167,8 +156,7 @@ class _Walk:
     def _file(self, parent: int, name: str, path: str, status: os.stat_result) -> None:
         known = self._known(path)
         if isinstance(known, ListedFile) and known.signature == _signature(status):
-            mode = status.st_mode & MODES
-            self.listed[path] = known if known.mode == mode else replace(known, mode=mode)
+            self.listed[path] = known  # a new mode is a new ctime, so it is in the signature
             return
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
@@ -198,8 +186,8 @@ class _Walk:
 
 
 @contextmanager
-def _opened(directory: Path) -> Generator[int]:
-    fd = os.open(directory, _DIRECTORY)
+def _opened(place: Path, flags: int) -> Generator[int]:
+    fd = os.open(place, flags)
     try:
         yield fd
     finally:

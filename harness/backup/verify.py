@@ -10,7 +10,7 @@ from anyone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,20 +57,21 @@ def verify(
     snapshot = depot.snapshot(stamp)
     content = depot.content(snapshot)
     verified = Verified(snapshot)
-    _check_pieces(depot, content, verified, on_piece)
-    damaged = {one.split()[1] for one in verified.missing}
+    damaged = _check_pieces(depot, content, verified, on_piece)
     with TemporaryDirectory(prefix="harness-verify-") as directory:
         if snapshot.records:
             _check_records(depot, content, Path(directory) / "records.db", verified)
-        for name in sorted(_histories(content)):
-            if damaged.isdisjoint(_digests_below(content, name)):
-                _check_history(depot, content, name, Path(directory), verified)
+        for name, files in sorted(_histories(content).items()):
+            if damaged.isdisjoint(part.piece.digest for file in files for part in file.ranges):
+                _check_history(depot, name, files, Path(directory), verified)
     return verified
 
 
 def _check_pieces(
     depot: Depot, content: DepotContent, verified: Verified, on_piece: OnPiece
-) -> None:
+) -> set[str]:
+    """Read every piece once. Return those that are damaged."""
+    damaged = set[str]()
     users: dict[str, str] = {}
     for file in content.files:
         for part in file.ranges:
@@ -79,7 +80,9 @@ def _check_pieces(
         verified.pieces += 1
         on_piece(verified.pieces, len(users))
         if damage is not None:
+            damaged.add(digest)
             verified.missing.append(f"piece {digest} {damage.rule}; {users[digest]} needs it")
+    return damaged
 
 
 def _check_records(depot: Depot, content: DepotContent, to: Path, verified: Verified) -> None:
@@ -115,23 +118,20 @@ def _check_records(depot: Depot, content: DepotContent, to: Path, verified: Veri
             ]
 
 
-def _histories(content: DepotContent) -> Iterator[str]:
-    for path in content.listed:
-        if path.startswith("history/") and path.count("/") == 1:
-            yield path
-
-
-def _digests_below(content: DepotContent, directory: str) -> set[str]:
-    return {
-        part.piece.digest
-        for file in content.files
-        if file.path.startswith(f"{directory}/")
-        for part in file.ranges
+def _histories(content: DepotContent) -> dict[str, list[ListedFile]]:
+    """Return the files of each history, by its path."""
+    found: dict[str, list[ListedFile]] = {
+        path: [] for path in content.listed if path.startswith("history/") and path.count("/") == 1
     }
+    for file in content.files:
+        name = "/".join(file.path.split("/", 2)[:2])
+        if name in found:
+            found[name].append(file)
+    return found
 
 
 def _check_history(
-    depot: Depot, content: DepotContent, name: str, within: Path, verified: Verified
+    depot: Depot, name: str, files: Iterable[ListedFile], within: Path, verified: Verified
 ) -> None:
     """Check that every object of a history can be reached from its newest revision."""
     with TemporaryDirectory(dir=within) as place:
@@ -141,9 +141,9 @@ def _check_history(
         (git / "HEAD").write_text(f"ref: {NAME}\n")
         (git / "config").write_text(_CONFIG)
         has_revision = False
-        for file in content.files:
+        for file in files:
             inside = file.path.removeprefix(f"{name}/")
-            if inside == file.path or not (inside.startswith("objects/") or inside == NAME):
+            if not (inside.startswith("objects/") or inside == NAME):
                 continue
             if inside.startswith("objects/info/"):  # it may lead to objects elsewhere
                 continue

@@ -18,6 +18,7 @@ from harness.cli.console.console import (
     print_json,
     say,
 )
+from workspaces.file import size_text
 
 app = typer.Typer(help="Save this home elsewhere, check it, bring it back.", no_args_is_help=True)
 
@@ -76,8 +77,8 @@ def create(
         )
     else:
         say(
-            f"backed up: {snapshot.files:,} files, {_size(snapshot.size)}, "
-            f"of which {_size(created.stored)} were new"
+            f"backed up: {snapshot.files:,} files, {size_text(snapshot.size)}, "
+            f"of which {size_text(created.stored)} were new"
         )
         say(f"  snapshot: {snapshot.stamp}")
         say(f"  left out: {', '.join(LEFT_OUT)}")
@@ -163,22 +164,14 @@ def restore(
         )
         return
     begun = " (an interrupted restore, now complete)" if restored.was_finished else ""
-    say(f"restored: {restored.files:,} files, {_size(restored.size)}, to {restored.home}{begun}")
+    say(
+        f"restored: {restored.files:,} files, {size_text(restored.size)}, to {restored.home}{begun}"
+    )
     say(f"  snapshot: {restored.stamp}")
     if restored.settings_kept:
         say("  this home's own harness.yaml stays; that of the backup was left out")
     if not restored.has_records:
         say("  without records: `harness admin adopt` makes those of the workspaces again")
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 @contextmanager
@@ -193,7 +186,7 @@ def _bytes_shown(what: str) -> Generator[Callable[[int], None]]:
         def on_bytes(count: int) -> None:
             nonlocal total
             total += count
-            status.update(f"{what}: {_size(total)}")
+            status.update(f"{what}: {size_text(total)}")
 
         yield on_bytes
 
