@@ -8,7 +8,7 @@ created when it is first needed, and lists leave it out unless the caller asks f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -462,13 +462,13 @@ class Workspaces:
                 place.check()
                 baseline.note("checked", today)
 
-        def listed(known: Sequence[str], asked: Callable[[], None]) -> Iterator[Stat]:
+        def listed(expected: int, asked: Callable[[], None]) -> Iterator[Stat]:
             """List the files in the bucket. If files are missing, check if the workspace was deleted.
 
             A deletion writes its tombstone before it removes files, so the tombstone is read after the list.
             """
             stats = list(place.walk(name, asked))
-            if not stats or len(stats) < len(known):
+            if not stats or len(stats) < expected:
                 check_life()
             return iter(stats)
 

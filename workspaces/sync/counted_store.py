@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from workspaces.paths import WorkspacePath
 from workspaces.storage.blobs import Blob, BlobStore, Expect, Meta, Stat, Token
 
-ListFiles = Callable[[Sequence[str], Callable[[], None]], Iterator[Stat]]
-"""Yields every object, under a valid name or not. The arguments are the names known from before, in
-ascending order, and a callback that runs with each request."""
+ListFiles = Callable[[int, Callable[[], None]], Iterator[Stat]]
+"""Yields every object, under a valid name or not. The arguments are the number that is expected and a
+callback that runs with each request."""
 
 
 class CountedStore:
@@ -42,5 +42,5 @@ class CountedStore:
         self._count()
         self._store.delete(path, expect=expect)
 
-    def list(self, known: Sequence[str]) -> Sequence[Stat]:
-        return list(self._list_files(known, self._count))
+    def list(self, expected: int) -> Sequence[Stat]:
+        return list(self._list_files(expected, self._count))

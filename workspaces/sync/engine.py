@@ -43,7 +43,7 @@ Deliberately absent:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import assert_never
@@ -305,7 +305,7 @@ class Sync:
         self._get_ready()
         rows = self._baseline.tree()
         listed: list[RemoteEntry] = []
-        for stat in self._there.list(sorted(rows)):
+        for stat in self._there.list(len(rows)):
             if broken_rule(stat.name) is not None:
                 continue
             path = WorkspacePath(stat.name)
@@ -514,8 +514,7 @@ class Sync:
 
 
 def _scan_listing(there: BlobStore) -> ListFiles:
-    def listing(known: Sequence[str], on_request: Callable[[], None]) -> Iterator[Stat]:
-        del known
+    def listing(_expected: int, on_request: Callable[[], None]) -> Iterator[Stat]:
         on_request()
         return there.scan()
 

@@ -17,7 +17,7 @@ from workspaces.revision import SYNC
 from workspaces.storage.blobs import Blob, Token, is_surely_of, may_say_more
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore
-from workspaces.sync.object_origin import changed_at, may_have_front_matter, origin_in
+from workspaces.sync.object_origin import may_have_front_matter, origin_in, origins_of
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.reconcile import (
     Compare,
@@ -332,7 +332,8 @@ class Incoming:
             return "here"
         # A manual edit has no stamp until it is committed.
         self._workspace.committed({path: blob_id(here)})
-        local = (changed_at(self._workspace.history, path), here)
+        origin = origins_of(self._workspace.history, [path]).get(path)
+        local = (origin.stamp if origin else "", here)
         return "here" if local > (blob.meta.get("stamp", ""), blob.data) else "there"
 
 

@@ -131,21 +131,6 @@ def may_have_front_matter(data: bytes) -> bool:
     return data.startswith(b"---")
 
 
-def changed_at(history: History, path: WorkspacePath) -> str:
-    """Return the stamp of the revision that gave the file its newest state, or "" if there is no revision."""
-    revision = history.tip()
-    if revision is None:
-        return ""
-    state = history.find(revision, path)
-    for _ in range(REVISIONS_MAX):
-        parents = history.commit(revision).parents
-        before = next((parent for parent in parents if history.find(parent, path) == state), None)
-        if before is None:
-            break
-        revision = before
-    return history.commit(revision).at
-
-
 def _step(
     history: History,
     revision: RevisionId,

@@ -83,7 +83,7 @@ class Surveyor:
         read_cache = ReadCache()
         # Read before the listing: else a file pushed in between would look deleted there.
         base = self._baseline.tree()
-        tree, stats = self._read_both(sorted(base), read_cache)
+        tree, stats = self._read_both(len(base), read_cache)
         if self._last is not None and self._last.is_unchanged(tree, stats, base):
             return replace(self._last.survey, read_cache=read_cache)
         survey = self._make_survey(tree, stats, base, read_cache)
@@ -124,13 +124,11 @@ class Surveyor:
             return None
         return FileState(version_of(data), blob_id(data), len(data)), data
 
-    def _read_both(
-        self, known: Sequence[str], read_cache: ReadCache
-    ) -> tuple[Tree, Sequence[Stat]]:
+    def _read_both(self, expected: int, read_cache: ReadCache) -> tuple[Tree, Sequence[Stat]]:
         if not self._is_parallel:
-            return self._scan(read_cache), self._there.list(known)
+            return self._scan(read_cache), self._there.list(expected)
         with ThreadPoolExecutor(1) as pool:
-            listing = pool.submit(self._there.list, known)
+            listing = pool.submit(self._there.list, expected)
             return self._scan(read_cache), listing.result()
 
     def _scan(self, read_cache: ReadCache) -> Tree:
