@@ -94,7 +94,7 @@ def message(changes: list[FileChange], author: Author, at: Stamp) -> str:
         for key, (verb, characters) in _BECAUSE.items()
         if key in author.trailers
     ]
-    first_line = _cut("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
+    first_line = shortened("".join([*because, subject(changes)]), SUBJECT_CHARACTERS_MAX)
     return "\n".join([first_line, "", *lines, ""])
 
 
@@ -117,7 +117,7 @@ def subject(changes: list[FileChange]) -> str:
         return "no file changed"
     if len(changes) != 1:
         names = ", ".join(change.path for change in changes)
-        return _cut(f"{len(changes)} files: {names}", SUBJECT_CHARACTERS_MAX)
+        return shortened(f"{len(changes)} files: {names}", SUBJECT_CHARACTERS_MAX)
     (change,) = changes
     if change.after is None:
         return f"{change.path}: deleted"
@@ -125,7 +125,7 @@ def subject(changes: list[FileChange]) -> str:
         return f"{change.path}: binary, {size_text(len(change.after))}"
     added, removed = _moved_lines(change.before or b"", change.after)
     # a line without a word, such as the `---` of front matter, says nothing
-    quotes = (_quote(line) for line in added if any(map(str.isalnum, line)))
+    quotes = (quote_of(line) for line in added if any(map(str.isalnum, line)))
     excerpt = next((quote for quote in quotes if quote), "")
     counts = f"{change.path}: +{len(added)} −{removed}"
     return f"{counts} · {excerpt}" if excerpt else counts
@@ -136,7 +136,7 @@ def one_line(text: str) -> str:
         "" if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in "\t\n" else c
         for c in text
     )
-    return _cut(" ".join("".join(printable).split()), FIELD_CHARACTERS_MAX)
+    return shortened(" ".join("".join(printable).split()), FIELD_CHARACTERS_MAX)
 
 
 def _moved_lines(before: bytes, after: bytes) -> tuple[list[str], int]:
@@ -151,9 +151,10 @@ def _moved_lines(before: bytes, after: bytes) -> tuple[list[str], int]:
     return added, old.total()
 
 
-def _quote(line: str) -> str:
-    return _cut(one_line(_LIST_MARK.sub("", line)), QUOTE_CHARACTERS_MAX)
+def quote_of(line: str) -> str:
+    """Return the beginning of a line, as a subject quotes it."""
+    return shortened(one_line(_LIST_MARK.sub("", line)), QUOTE_CHARACTERS_MAX)
 
 
-def _cut(text: str, characters_max: int) -> str:
+def shortened(text: str, characters_max: int) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1].rstrip() + "…"

@@ -34,7 +34,7 @@ from workspaces.history.diff import EMPTY_TREE, PATCH_OPTIONS, Difference, parse
 from workspaces.history.git import branch
 from workspaces.history.git.branch import Branch
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, bundles
-from workspaces.history.git.commit import Commit, commit_bytes, parse_commit
+from workspaces.history.git.commit import Commit, commit_bytes, commits_ahead, parse_commit
 from workspaces.history.git.objects import (
     TREE_MODE,
     Entries,
@@ -47,15 +47,18 @@ from workspaces.history.git.objects import (
 )
 from workspaces.history.git.program import run_git
 from workspaces.history.git.quarantine import Quarantine
-from workspaces.history.git.repack import needs_packing, pack
+from workspaces.history.git.renamed import RenamedRevisions
+from workspaces.history.git.repack import needs_packing, note_erasure, pack
+from workspaces.history.git.rewrite import Redaction, RewrittenHistory, rewrite_history
 from workspaces.history.git.tree_edit import After, replace_files
+from workspaces.history.git.tree_walk import differing_files, files_below
 from workspaces.history.log import RevisionChanges
 from workspaces.history.revision_step import RAW_OPTIONS, RevisionStep, parse_raw, parse_steps
 from workspaces.history.safe_git_command import check_git_command
 from workspaces.history.source import stamps_before
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
 from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_message, message
-from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, moment_of, next_stamp, stamp_of
+from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, moment_of, next_stamp
 
 HEAD: Final = "head"
 """The view of the present files. Any other view is a revision's id."""
@@ -68,7 +71,6 @@ PUT_BACK = (
 )
 
 LOG_ENTRIES_MAX = 10_000
-REVISIONS_AHEAD_MAX = 1_000
 
 COMMITS_KEPT = 64
 """Commits in the cache. A revision never changes, and callers read the newest again and again."""
@@ -98,6 +100,7 @@ class History:
         self._commits = lru_cache(COMMITS_KEPT)(self._read_commit)
         self._trees = lru_cache(WHOLE_TREES_KEPT)(self._read_tree)
         self._folded = lru_cache(PARTS_MAX)(self._read_folded)  # one for each directory of a path
+        self._renamed = RenamedRevisions(directory)
         self._newest: Commit | None = None
         """The last commit that this object made. Callers ask for it at once, so it is not read from disk."""
 
@@ -150,7 +153,10 @@ class History:
         try:
             printed = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", wanted)
         except Unavailable:
-            raise NotFound("revision", view, remedy="`harness log` lists them") from None
+            present = self.renamed(view)
+            if present is None:
+                raise NotFound("revision", view, remedy="`harness log` lists them") from None
+            return present
         return RevisionId(printed.decode().strip())
 
     def tree(self, revision: RevisionId | None) -> Mapping[WorkspacePath, ObjectId]:
@@ -164,7 +170,7 @@ class History:
         for name, entry in self._directory_at(revision, directory).items():
             path = f"{directory}/{name}"
             if entry.mode == TREE_MODE:
-                files += self._files(entry.id, f"{path}/")
+                files += files_below(self._objects, entry.id, f"{path}/")
             else:
                 files.append((WorkspacePath(path), entry.id))
         return dict(sorted(files))
@@ -182,10 +188,10 @@ class History:
     def has(self, revision: RevisionId) -> bool:
         """Return True if this git directory can read the revision, reachable from a branch or not."""
         try:
-            self.commit(revision)
+            newest = self._newest
+            return (newest is not None and newest.id == revision) or bool(self._commits(revision))
         except (Failure, StopIteration, ValueError):
             return False
-        return True
 
     def descends(self, revision: RevisionId | None, ancestor: RevisionId | None) -> bool:
         """Return True if `revision` is `ancestor` or descends from it. This git directory must have both."""
@@ -217,7 +223,7 @@ class History:
         if older is None:
             return {path: (None, blob) for path, blob in self.tree(newer).items()}
         before, after = self.commit(older).tree, self.commit(newer).tree if newer else None
-        return dict(sorted(self._differing(before, after, "")))
+        return dict(sorted(differing_files(self._objects, before, after)))
 
     def find(self, revision: RevisionId | None, path: WorkspacePath) -> ObjectId | None:
         """Return the blob of one file of a revision. Only the directories on its path are read."""
@@ -240,8 +246,21 @@ class History:
         return blob
 
     def commit(self, revision: RevisionId) -> Commit:
+        """Return a revision. One that was rewritten is also found by an id that it had before."""
         newest = self._newest
-        return newest if newest and newest.id == revision else self._commits(revision)
+        if newest and newest.id == revision:
+            return newest
+        try:
+            return self._commits(revision)
+        except Unavailable:
+            present = self.renamed(revision)
+            if present is None:
+                raise
+            return self._commits(present)
+
+    def renamed(self, revision: str) -> RevisionId | None:
+        """Return the revision that had this id, whole or abbreviated, before the history was rewritten."""
+        return self._renamed.find(revision, self.tip())
 
     def next_stamp(self) -> Stamp:
         """Return the stamp that a revision made now would have."""
@@ -254,26 +273,10 @@ class History:
 
     def ahead(self) -> list[Commit]:
         """Return the revisions with a stamp more than a day in the future, as a wrong clock makes them.
-        Merges that repeat a parent's stamp are left out. At most REVISIONS_AHEAD_MAX commits are read."""
-        latest = self._clock.now() + AHEAD_MAX
-        newest = self._commit_or_none(self.tip())
-        waiting = [newest] if newest else []
-        visited: dict[RevisionId, Commit] = {}
-        while waiting and len(visited) < REVISIONS_AHEAD_MAX:
-            commit = waiting.pop()
-            # no ancestor has a later commit date: the walk usually ends at the newest revision
-            if commit.committed < int(latest.timestamp()) or commit.id in visited:
-                continue
-            visited[commit.id] = commit
-            waiting += map(self.commit, commit.parents)
-        repeating = {
-            one.id
-            for one in visited.values()
-            if len(one.parents) > 1 and any(self.commit(of).at == one.at for of in one.parents)
-        }
-        return [
-            one for one in visited.values() if one.at > stamp_of(latest) and one.id not in repeating
-        ]
+        Merges that repeat a parent's stamp are left out. At most `REVISIONS_AHEAD_MAX` commits are read."""
+        return commits_ahead(
+            self._commit_or_none(self.tip()), self.commit, self._clock.now() + AHEAD_MAX
+        )
 
     def record(
         self,
@@ -502,6 +505,26 @@ class History:
         """Move loose objects into one pack. The caller holds the writer lock. Readers are not disturbed."""
         pack(self._directory)
 
+    def rewrite(self, redaction: Redaction, *, is_dry: bool = False) -> RewrittenHistory | None:
+        """Write this history without what is redacted, and return its newest revision. The branch stays where
+        it is. Return None before the first revision."""
+        tip = self.tip()
+        return rewrite_history(self._directory, tip, redaction, is_dry=is_dry) if tip else None
+
+    def replace(self, tip: RevisionId, *, expect: RevisionId) -> None:
+        """Move the branch to a rewritten history, and erase the old one from the disk. After a crash the next
+        packing erases it. The caller holds the writer lock.
+
+        Raises: Conflict when the branch is not at `expect`."""
+        note_erasure(self._directory)
+        if tip != expect:
+            self._branch.move(tip, expect=expect)
+        self.pack()
+        self._newest, self._objects = None, GitObjects(self._directory / "objects")
+        self._commits.cache_clear()
+        self._trees.cache_clear()
+        self._folded.cache_clear()
+
     def _write_sibling(
         self, changes: Mapping[WorkspacePath, After], author: Author, parents: Sequence[Commit]
     ) -> Commit:
@@ -525,22 +548,6 @@ class History:
         text = merge_message([parent.id for parent in parents], author, at)
         data = commit_bytes(tree, parents, author, at, text)
         return parse_commit(RevisionId(batch.commit(data)), data)
-
-    def _differing(
-        self, older: ObjectId | None, newer: ObjectId | None, prefix: str
-    ) -> Iterator[tuple[WorkspacePath, tuple[ObjectId | None, ObjectId | None]]]:
-        if older == newer:
-            return
-        before = self._objects.entries(older) if older else {}
-        after = self._objects.entries(newer) if newer else {}
-        for name in sorted({name for name, _ in before.items() ^ after.items()}):
-            pair = (before.get(name), after.get(name))
-            files = [one.id if one and one.mode != TREE_MODE else None for one in pair]
-            trees = [one.id if one and one.mode == TREE_MODE else None for one in pair]
-            if files[0] != files[1]:
-                yield WorkspacePath(prefix + name), (files[0], files[1])
-            if trees[0] != trees[1]:
-                yield from self._differing(trees[0], trees[1], f"{prefix}{name}/")
 
     def _add_commit(
         self,
@@ -600,16 +607,7 @@ class History:
         return self.read(after) if isinstance(after, str) else after
 
     def _read_tree(self, revision: RevisionId) -> dict[WorkspacePath, ObjectId]:
-        return dict(sorted(self._files(self.commit(revision).tree, "")))
-
-    def _files(self, tree: ObjectId, prefix: str) -> list[tuple[WorkspacePath, ObjectId]]:
-        files: list[tuple[WorkspacePath, ObjectId]] = []
-        for name, entry in self._objects.entries(tree).items():
-            if entry.mode == TREE_MODE:
-                files += self._files(entry.id, f"{prefix}{name}/")
-            else:
-                files.append((WorkspacePath(prefix + name), entry.id))
-        return files
+        return dict(sorted(files_below(self._objects, self.commit(revision).tree)))
 
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)

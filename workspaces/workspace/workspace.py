@@ -58,6 +58,7 @@ from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
+from workspaces.workspace.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from workspaces.workspace_record import WorkspaceRecord
@@ -167,6 +168,13 @@ class Workspace:
         self._incoming = IncomingChanges(edits, history, self._safe_replace)
         self.decided = DecidedFiles(edits, history, self._here, self._incoming, person)
         """The files as callers of an API read and write them."""
+        self.rewriting = Rewriting(
+            edits,
+            history,
+            blobs,
+            self._safe_replace,
+            forget_indexes=partial(_forget_indexes, origins, file_origins, recall),
+        )
 
     @property
     def id(self) -> WorkspaceId:
@@ -585,6 +593,13 @@ def _record_merge(
         return
     summary = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})
     history.record({path: merged.data}, person.saying(MERGED, summary), beside={path: out})
+
+
+def _forget_indexes(origins: LineOrigins, file_origins: FileOrigins, recall: Recall) -> None:
+    """Delete what was made of the files and the history. The next question makes it again."""
+    file_origins.close()
+    origins.forget()  # both are in one file
+    recall.forget()
 
 
 def _path_of(history: History, displaced: Displaced) -> WorkspacePath | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from workspaces.history.git.objects import ObjectId
 from workspaces.revision import Author, RevisionId, one_line, trailers_of
-from workspaces.timestamp import Stamp, moment_of
+from workspaces.timestamp import Stamp, moment_of, stamp_of
 
 COMMITTER = "workspace-harness <harness@workspace-harness>"
 
 EARLIEST = Stamp("1970-01-01T00:00:00.000000Z")
 """The stamp of a revision that has none, because another program made it."""
+
+REVISIONS_AHEAD_MAX = 1_000
 
 COMMITTED_MAX = 2**40
 """Upper limit of a commit date: some 35 000 years. Git's own limit is far larger. Later revisions count on
@@ -97,6 +100,30 @@ def commit_bytes(
         f"committer {COMMITTER} {committed} +0000",
     ]
     return "\n".join([*head, "", text]).encode()
+
+
+def commits_ahead(
+    newest: Commit | None, read: Callable[[RevisionId], Commit], latest: datetime
+) -> list[Commit]:
+    """Return the commits with a stamp after `latest`, as a wrong clock makes them. Merges that repeat a
+    parent's stamp are left out. At most REVISIONS_AHEAD_MAX commits are read."""
+    waiting = [newest] if newest else []
+    visited: dict[RevisionId, Commit] = {}
+    while waiting and len(visited) < REVISIONS_AHEAD_MAX:
+        commit = waiting.pop()
+        # no ancestor has a later commit date: the walk usually ends at the newest revision
+        if commit.committed < int(latest.timestamp()) or commit.id in visited:
+            continue
+        visited[commit.id] = commit
+        waiting += map(read, commit.parents)
+    repeating = {
+        one.id
+        for one in visited.values()
+        if len(one.parents) > 1 and any(read(of).at == one.at for of in one.parents)
+    }
+    return [
+        one for one in visited.values() if one.at > stamp_of(latest) and one.id not in repeating
+    ]
 
 
 def _seconds(committer: str) -> int:

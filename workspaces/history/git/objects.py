@@ -66,7 +66,11 @@ Entries = dict[str, TreeEntry]
 
 
 def blob_id(data: bytes) -> ObjectId:
-    return _object_id(_framed(b"blob", data))
+    return object_id("blob", data)
+
+
+def object_id(kind: str, data: bytes) -> ObjectId:
+    return ObjectId(sha1(_framed(kind.encode(), data), usedforsecurity=False).hexdigest())
 
 
 class GitObjects:
@@ -149,9 +153,9 @@ class ObjectBatch:
         return self.add("commit", data)
 
     def add(self, kind: str, data: bytes) -> ObjectId:
-        object_id = _object_id(_framed(kind.encode(), data))
-        self._objects[object_id] = Packed(kind, data)
-        return object_id
+        name = object_id(kind, data)
+        self._objects[name] = Packed(kind, data)
+        return name
 
     def sync(self) -> None:
         """Write the objects. After this call all of them can be read and survive a power cut.
@@ -307,10 +311,6 @@ def _write_temporary(directory: str, framed: bytes) -> str:
 
 def _framed(kind: bytes, data: bytes) -> bytes:
     return b"%s %d\0%s" % (kind, len(data), data)
-
-
-def _object_id(framed: bytes) -> ObjectId:
-    return ObjectId(sha1(framed, usedforsecurity=False).hexdigest())
 
 
 def _parse_tree(tree: bytes) -> Entries:

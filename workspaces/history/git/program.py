@@ -66,12 +66,18 @@ _CONFIGURATION = (
 )
 
 
-def run_git(*arguments: str, stdin: bytes = b"", is_limited: bool = False) -> bytes:
+def run_git(
+    *arguments: str,
+    stdin: bytes = b"",
+    is_limited: bool = False,
+    seconds_max: float | None = None,
+) -> bytes:
     """Run git with `stdin` as its input and return its output. `is_limited` bounds its memory, for input from
-    untrusted writers.
+    untrusted writers. `seconds_max` replaces GIT_SECONDS_MAX.
 
     Raises: Unavailable when git fails, is missing, or hangs.
     """
+    seconds_max = seconds_max or GIT_SECONDS_MAX
     # a file, not a pipe: only in a file does index-pack see whether bytes follow the pack
     with TemporaryFile() as stdin_file:
         stdin_file.write(stdin)
@@ -79,10 +85,10 @@ def run_git(*arguments: str, stdin: bytes = b"", is_limited: bool = False) -> by
         process = _start(arguments, is_limited=is_limited, stdin=stdin_file, stderr=subprocess.PIPE)
     with process:
         try:
-            stdout, stderr = process.communicate(timeout=GIT_SECONDS_MAX)
+            stdout, stderr = process.communicate(timeout=seconds_max)
         except subprocess.TimeoutExpired as error:
             _kill(process)
-            raise _failed(arguments, None, b"took longer than %g s" % GIT_SECONDS_MAX) from error
+            raise _failed(arguments, None, b"took longer than %g s" % seconds_max) from error
         except BaseException:  # such as Ctrl-C: the caller no longer reads
             _kill(process)
             raise
@@ -99,7 +105,9 @@ class GitSession(NamedTuple):
 
 
 @contextmanager
-def open_git_session(*arguments: str, is_limited: bool = False) -> Generator[GitSession]:
+def open_git_session(
+    *arguments: str, is_limited: bool = False, seconds_max: float | None = None
+) -> Generator[GitSession]:
     """Run git and yield its pipes, so that the caller reads while git prints: each uses its own processor.
     The caller must close `stdin` and read all of `stdout`.
 
@@ -109,7 +117,7 @@ def open_git_session(*arguments: str, is_limited: bool = False) -> Generator[Git
         process = _start(arguments, is_limited=is_limited, stdin=subprocess.PIPE, stderr=errors)
         session = GitSession(cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout))
         _enlarge(*session)
-        watchdog = Timer(GIT_SECONDS_MAX, _kill, [process])
+        watchdog = Timer(seconds_max or GIT_SECONDS_MAX, _kill, [process])
         watchdog.start()
         has_stopped_reading = False
         try:

@@ -11,15 +11,20 @@ lock too. The checked objects of a quarantine lie beside the history. If they bu
 history, `History.receive` looks for those again under the lock before the branch moves. Objects that are
 gone by then are fetched again. Bases of merges are recorded versions, so they stay.
 
+`erase_unreachable` is for a history that was rewritten: it leaves nothing but what the branch reaches, at
+once. A note is written before the branch moves, so that the next packing erases what a crash left.
+
 Nothing here runs on its own. The holder of the writer lock calls it.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
+from workspaces.history.git.branch import NAME
 from workspaces.history.git.objects import sync, unwritable
 from workspaces.history.git.program import run_git
 from workspaces.history.git.quarantine import sweep
@@ -40,11 +45,23 @@ UNREACHABLE_KEPT = "1.day.ago"
 its revision, and leaves a person time to inspect the remains of a crash."""
 
 
+ERASE_NOTE = "erase"
+"""File in a git directory whose branch was, or is about to be, moved to a rewritten history."""
+
+ERASE_SECONDS_MAX = 3600.0
+"""Seconds after which git is killed. It packs the whole history, with deltas for all that is new."""
+
+_KEPT = frozenset({"HEAD", "config", "objects", "refs", ERASE_NOTE})
+
+
 def pack(git_directory: Path) -> None:
     """Pack the loose objects, prune unreachable ones and remove abandoned quarantines. The caller holds the
     writer lock.
 
     Raises: Unavailable when git fails or the directory cannot be written."""
+    if (git_directory / ERASE_NOTE).exists():
+        erase_unreachable(git_directory)
+        return
     packs = git_directory / "objects" / "pack"
     git = f"--git-dir={git_directory}"
     try:
@@ -62,8 +79,47 @@ def pack(git_directory: Path) -> None:
         raise unwritable(error) from error
 
 
+def note_erasure(git_directory: Path) -> None:
+    """Note, durably, that whatever the branch does not reach must be erased.
+
+    Raises: Unavailable when the directory cannot be written."""
+    try:
+        (git_directory / ERASE_NOTE).touch()
+        sync(git_directory)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def erase_unreachable(git_directory: Path) -> None:
+    """Remove everything that the branch does not reach: objects, other refs, logs, quarantines. The caller
+    holds the writer lock, and no process fetches into this history. A reader of what stays is not disturbed.
+
+    Raises: Unavailable when git fails or the directory cannot be written."""
+    objects = git_directory / "objects"
+    packs = objects / "pack"
+    git = f"--git-dir={git_directory}"
+    try:
+        for path in git_directory.iterdir():
+            if path.name not in _KEPT:
+                _remove(path)
+        for path in sorted((git_directory / "refs").rglob("*"), reverse=True):
+            if not (git_directory / NAME).is_relative_to(path):
+                _remove(path)
+        packs.mkdir(exist_ok=True)
+        kept = _pack_reachable(git, packs) if (git_directory / NAME).exists() else ""
+        _remove_all(packs, {name for name in _names(packs) if not kept or kept not in name})
+        for path in objects.iterdir():
+            if path != packs:
+                _remove(path)
+        sync(objects)
+        (git_directory / ERASE_NOTE).unlink(missing_ok=True)
+        sync(git_directory)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
 def needs_packing(objects: Path) -> bool:
-    if count_loose(objects) > LOOSE_OBJECTS_MAX:
+    if (objects.parent / ERASE_NOTE).exists() or count_loose(objects) > LOOSE_OBJECTS_MAX:
         return True
     try:
         return sum(name.endswith(".pack") for name in os.listdir(objects / "pack")) > PACKS_MAX  # noqa: PTH208
@@ -82,6 +138,31 @@ def count_loose(objects: Path) -> int:
         except FileNotFoundError:
             continue
     return objects_seen * 256 // sampled
+
+
+def _pack_reachable(git: str, packs: Path) -> str:
+    """Write one pack of everything that the branch reaches, durably. Return the hash in its name."""
+    name = run_git(
+        git,
+        "-c",
+        "core.fsync=committed",
+        "pack-objects",
+        "-q",
+        "--revs",
+        "--delta-base-offset",
+        str(packs / "pack"),
+        stdin=f"{NAME}\n".encode(),
+        seconds_max=ERASE_SECONDS_MAX,
+    )
+    sync(packs)
+    return name.decode().strip()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _names(directory: Path) -> set[str]:

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import zlib
+from pathlib import Path
+
+from tests.workspaces.conftest import AGENT
+from workspaces.history.git.rewrite import RedactedFile, Redaction
+from workspaces.home.layout import Home
+from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
+from workspaces.revision import Author
+from workspaces.workspace.workspace import Workspace
+
+PERSON = Author("owner", "usr_1", "api")
+SECRET = "card 4111 2222"
+MARK = "[forgotten f_00000001]"
+
+
+def redact(text: str) -> str:
+    return re.sub(r"card[ -]4111[ -]2222", MARK, text, flags=re.IGNORECASE)
+
+
+def redact_file(path: str, data: bytes) -> RedactedFile | None:
+    del path
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return RedactedFile(None, 1) if SECRET.encode() in data else None
+    new = redact(text)
+    return None if new == text else RedactedFile(new.encode(), text.lower().count("4111"))
+
+
+REDACTION = Redaction(redact_file, redact)
+
+
+def held_bytes(root: Path) -> bytes:
+    """Everything below a directory: the names, the raw bytes, what is compressed, every git object."""
+    held: list[bytes] = []
+    for path in root.rglob("*"):
+        held.append(str(path.relative_to(root)).encode())
+        if path.is_file():
+            data = path.read_bytes()
+            held.append(data)
+            try:
+                held.append(zlib.decompress(data))
+            except zlib.error:
+                continue
+    show = ("cat-file", "--batch-all-objects", "--batch")
+    held += (
+        subprocess.run(["git", f"--git-dir={git}", *show], check=True, capture_output=True).stdout
+        for git in root.rglob("*.git")
+    )
+    return b"\n".join(held)
+
+
+def forget(workspace: Workspace) -> RewrittenWorkspace:
+    return rewrite_workspace(workspace, REDACTION, by=PERSON, label="f_00000001")
+
+
+def test_a_text_goes_from_files_history_and_disk(workspace: Workspace, home: Home) -> None:
+    workspace.write("a.md", "one\n", by=AGENT)
+    first = workspace.tip()
+    workspace.write("a.md", f"one\nmy {SECRET} here\nthree\n", by=AGENT)
+    second = workspace.tip()
+    workspace.write("a.md", "one\nnothing\nthree\nfour\n", by=AGENT)
+    workspace.write("people/card-4111-2222.md", "a name alone\n", by=AGENT)
+    workspace.write("binary.bin", b"\xff\xfe" + SECRET.encode(), by=AGENT)
+    workspace.write("b.md", f"last line: CARD 4111\t2222\n{SECRET}\n", by=AGENT)
+    (home.tree(workspace.namespace) / "c.md").write_text(f"by hand: {SECRET}")
+    assert workspace.recall.find("4111") is not None
+    assert SECRET.encode() in held_bytes(home.root)
+    assert first is not None and second is not None
+
+    dry = rewrite_workspace(workspace, REDACTION, by=PERSON, label="f_00000001", is_dry=True)
+    assert SECRET.encode() in held_bytes(home.root)
+    assert {(one.place, one.path) for one in dry.found} >= {
+        ("file", "a.md"),
+        ("file", "b.md"),
+        ("file", "c.md"),
+        ("file", "binary.bin"),
+        ("path", "people/card-4111-2222.md"),
+        ("message", ""),
+    }
+    forget(workspace)
+
+    held = held_bytes(home.root)
+    assert re.search(rb"card[ -]4111[ -]2222", held, re.IGNORECASE) is None
+    tree = home.tree(workspace.namespace)
+    assert (tree / "c.md").read_text() == f"by hand: {MARK}"
+    assert (tree / f"people/{MARK}.md").read_text() == "a name alone\n"
+    assert not (tree / "binary.bin").exists()
+    assert workspace.read("a.md", view=second).text == f"one\nmy {MARK} here\nthree\n"
+    assert workspace.read("a.md", view=second[:10]).text == f"one\nmy {MARK} here\nthree\n"
+    assert workspace.history.holds(first)  # nothing before the first touched revision changes
+    subprocess.run(
+        ["git", f"--git-dir={home.history(workspace.namespace)}", "fsck", "--strict"], check=True
+    )

@@ -1,0 +1,165 @@
+"""Take a text out of a workspace: out of its files first, then out of its past.
+
+`Workspace.rewriting` has two steps, and each may be repeated:
+
+    redact_files(redaction, by=, label=)    the present files, as a revision like every other
+    rewrite_history(redaction)              every revision, then nothing of the old history is on this disk
+
+`find(redaction)` looks at both and changes nothing. `workspaces.home.rewrite` calls the steps for a
+workspace, with its share of the bucket.
+
+The first step is an ordinary change. It reaches other machines as every change does, and it meets their
+changes as every change does. So the second step changes the past alone: the newest revision has the same
+files before and after it, and no file is touched. A machine that has heard of neither can only bring its own
+changes, on top.
+
+A file is replaced by the verified exchange. If a program saves it at that moment, the save is merged, and the
+file is looked at again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workspaces.errors import Failure, Unavailable
+from workspaces.history.git.rewrite import Found, Redaction, RewrittenHistory, redacted_path
+from workspaces.history.history import History
+from workspaces.paths import WorkspacePath
+from workspaces.revision import Author, RevisionId
+from workspaces.tree.port import LiveTree
+from workspaces.tree.safe_replace import SECOND_LOOK_S, Replacement, SafeReplace
+from workspaces.workspace.manual_edits import ManualEdits
+
+FORGOT = "Forgot"
+"""Trailer of the revision that took a text out of the present files: the label of the request."""
+
+REVISIONS_SEARCHED_MAX = 200
+"""Newest revisions among which the one of a request is looked for, after a crash."""
+
+ROUNDS_MAX = 20
+"""Times that the files are looked at again, because programs keep saving them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedFiles:
+    """The present files after a text was taken out of them."""
+
+    found: tuple[Found, ...]
+    unread: tuple[str, ...]
+    """Files that could not be looked at, or not be changed: they are no files that a workspace keeps."""
+    revision: RevisionId | None
+    """The revision that says so. None if nothing was changed because the caller only looked."""
+
+
+class Rewriting:
+    """Taking texts out of one workspace."""
+
+    def __init__(
+        self,
+        edits: ManualEdits,
+        history: History,
+        blobs: LiveTree,
+        replacements: SafeReplace,
+        *,
+        forget_indexes: Callable[[], None],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`forget_indexes` deletes what was made of the files and the history, and can be made again."""
+        self._edits = edits
+        self._history = history
+        self._blobs = blobs
+        self._safe_replace = replacements
+        self._forget_indexes = forget_indexes
+        self._pause = pause
+
+    def find(self, redaction: Redaction) -> tuple[RedactedFiles, RewrittenHistory | None]:
+        """Look for the text as both steps do, without a change. Manual edits are looked at as they lie."""
+        found, unread, _ = self._look(redaction)
+        files = RedactedFiles(tuple(found), tuple(unread), None)
+        return files, self._history.rewrite(redaction, is_dry=True)
+
+    def redact_files(self, redaction: Redaction, *, by: Author, label: str) -> RedactedFiles:
+        """Take a text out of the present files, as a revision by `by`. The revision is made even if no file
+        has the text: it tells the other machines. `label` names the request, and is no part of the text.
+
+        Raises: Unavailable when programs keep saving the text."""
+        by = by.saying(FORGOT, label)
+        found: list[Found] = []
+        for _ in range(ROUNDS_MAX):
+            with self._edits.hold(by) as held:
+                self._edits.record_whole()
+                found_now, unread, replacements = self._look(redaction)
+                if not replacements and self._is_told(label):
+                    return RedactedFiles(tuple(found), tuple(unread), self._history.tip())
+                found += found_now
+                held.intend(by, [one.path for one in replacements])
+                replaced = self._safe_replace.put(replacements)
+                done = {one.path: one.data for one in replacements if one.path in replaced.done}
+                self._history.record(done, by)
+                held.fulfilled()
+                self._safe_replace.restore(replaced.concurrent_saves.values())
+            self._let_go(by)
+        raise Unavailable(
+            "files of the workspace", "other programs keep saving the text", remedy="end them"
+        )
+
+    def rewrite_history(self, redaction: Redaction, *, by: Author) -> RewrittenHistory | None:
+        """Rewrite every revision, and erase the old history from this disk, with the indexes made of it.
+        Return None before the first revision. `by` holds the lock; it writes nothing."""
+        with self._edits.hold(by):
+            before, rewritten = self._history.tip(), self._history.rewrite(redaction)
+            if rewritten is not None and before is not None:
+                self._history.replace(rewritten.tip, expect=before)
+                self._blobs.unstage()
+                self._forget_indexes()
+        return rewritten
+
+    def _let_go(self, by: Author) -> None:
+        """Look at the replaced files once more, after a pause in which a program that had them open can
+        write. Then they are gone."""
+        self._pause(SECOND_LOOK_S)
+        with self._edits.hold(by):
+            labels = self._blobs.labels()
+            paths = {path for label in labels if (path := self._safe_replace.path_of(label))}
+            self._edits.record(paths)
+            late = [path for one in labels if (path := self._safe_replace.check_late_writes(one))]
+            self._edits.record(late)
+
+    def _is_told(self, label: str) -> bool:
+        """Return True if the revision of this request was made already."""
+        recent = self._history.log(limit=REVISIONS_SEARCHED_MAX)
+        return any(one.trailers.get(FORGOT) == label for one in recent)
+
+    def _look(self, redaction: Redaction) -> tuple[list[Found], list[str], list[Replacement]]:
+        """Find the places where the present files have the text, the paths that could not be read, and the
+        replacements that take it out."""
+        found: list[Found] = []
+        replacements: list[Replacement] = []
+        tree = self._edits.scan()
+        unread = [problem.path for problem in tree.problems]
+        taken = set(tree.files)
+        for path in tree.files:
+            try:
+                blob = self._edits.blob(path)
+            except Failure:
+                unread.append(path)
+                continue
+            if blob is None:
+                continue
+            redacted = redaction.file(path, blob.data)
+            data = blob.data if redacted is None else redacted.data
+            if redacted is not None:
+                found.append(Found("file", path, None, redacted.count))
+            new_path = WorkspacePath(redacted_path(path, redaction.text, taken))
+            if new_path == path:
+                if redacted is not None:
+                    replacements.append(Replacement(path, data, blob.data))
+                continue
+            found.append(Found("path", path, None, 1))
+            taken.add(new_path)
+            replacements.append(Replacement(path, None, blob.data))
+            if data is not None:
+                replacements.append(Replacement(new_path, data, None))
+        return found, unread, replacements
