@@ -45,7 +45,7 @@ from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, Refused, WorkspaceBusy
 from workspaces.home.deletion_hold import hold_off_deletions
 from workspaces.home.layout import Home
-from workspaces.home.locations import local_file
+from workspaces.home.locations import is_database, local_file
 from workspaces.home.lost_records import check_has_records, stored_namespaces
 from workspaces.ids import Namespace, namespace
 from workspaces.remote.bucket import SharedBucket
@@ -65,9 +65,12 @@ LEFT_OUT = (
 )
 """What no backup holds."""
 
+_FILES_ONLY = "--files-only saves files and histories"
 POINT_IN_TIME = (
-    "turn on point-in-time recovery of the table: it is the backup of the records; "
-    "--files-only saves files and histories"
+    f"turn on point-in-time recovery of the table: it is the backup of the records; {_FILES_ONLY}"
+)
+DUMP = (
+    f"save the table harness_records with pg_dump: it is the backup of the records; {_FILES_ONLY}"
 )
 
 _TEMPORARY = "backup-"
@@ -104,11 +107,11 @@ def create(
     records = local_file(settings.records, settings.home.root)
     if records is None and not files_only:
         rule = "are not on this machine, so no backup of this home can hold them"
-        raise Refused("records", settings.records, rule, remedy=POINT_IN_TIME)
+        raise Refused("records", settings.records_shown, rule, remedy=_remedy(settings.records))
     depot = depot_at(place, home=settings.home, field="destination")
     application = wire(settings, place=bucket)
     try:
-        check_has_records(settings.home, application.accounts, settings.records)
+        check_has_records(settings.home, application.accounts, settings.records_shown)
         last = None if again else depot.last_of(settings.home.machine)
         with hold_off_deletions(settings.home), _writing(depot, last, is_again=again) as writer:
             known = dict[str, Listed]() if last is None else last.listed
@@ -280,6 +283,11 @@ class _Run:
         finally:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
+
+
+def _remedy(records: str) -> str:
+    """Return the remedy for records that are elsewhere."""
+    return DUMP if is_database(records) else POINT_IN_TIME
 
 
 def _trees_in(listed: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:

@@ -91,7 +91,9 @@ def restore(
             remedy = (
                 "unset HARNESS_RECORDS, or add --files-only and restore the records where they are"
             )
-            raise Refused("records", settings.records, "are not on this machine", remedy=remedy)
+            raise Refused(
+                "records", settings.records_shown, "are not on this machine", remedy=remedy
+            )
         _check_unused(target)
         _check_space(target, snapshot.size)
         _remove(staged)
@@ -286,7 +288,7 @@ def _move_records(home: Home, file: Path) -> None:
     records = local_file(settings.records, home.root)
     if records is None:
         remedy = "unset HARNESS_RECORDS, or add --files-only"
-        raise Refused("records", settings.records, "are elsewhere", remedy=remedy)
+        raise Refused("records", settings.records_shown, "are elsewhere", remedy=remedy)
     if is_unused(records):
         remove(records)
     file.replace(records)

@@ -210,7 +210,7 @@ class Application:
 
         Raises: Refused for a home that has trees and has lost its records.
         """
-        check_has_records(self.settings.home, self.accounts, self.settings.records)
+        check_has_records(self.settings.home, self.accounts, self.settings.records_shown)
         return self.accounts.owner(self.accounts.default())
 
     def programs(self) -> ToolPrograms:

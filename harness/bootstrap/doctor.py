@@ -124,7 +124,7 @@ def _home(settings: Settings) -> Finding:
 
 
 def _records(application: Application) -> Finding:
-    detail = f"{application.settings.records}, account {application.owner().account_id}"
+    detail = f"{application.settings.records_shown}, account {application.owner().account_id}"
     if not keeps_conditions(application.records):
         remedy = "use a store that enforces them; here, two writers overwrite each other"
         return Finding(

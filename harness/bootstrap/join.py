@@ -82,7 +82,7 @@ def join(
     place = place or bucket_at(location)
     application = wire(replace(settings, s3=location), place=place)
     try:
-        check_has_records(settings.home, application.accounts, settings.records)
+        check_has_records(settings.home, application.accounts, settings.records_shown)
         place.check()
         candidates = _found(place)
         is_begun = application.records.get(JOINING) is not None
@@ -101,7 +101,7 @@ def _check_settings(settings: Settings, location: str) -> None:
     if are_shared(settings.records):
         rule = "are already shared with the other machines"
         remedy = "there is nothing to join: set HARNESS_S3 as on the other machines"
-        raise Refused("records", settings.records, rule, remedy=remedy)
+        raise Refused("records", settings.records_shown, rule, remedy=remedy)
     if settings.s3 is not None and not _is_same(settings.s3, location):
         remedy = "remove it from harness.yaml and HARNESS_S3, or name an empty home with --home"
         raise Refused("s3", settings.s3, f"is set, and is not {location}", remedy=remedy)

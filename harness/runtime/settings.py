@@ -16,6 +16,7 @@ from typing import Any
 
 from workspaces.errors import Refused, Unavailable, unknown_name
 from workspaces.home.layout import Home, default_root
+from workspaces.home.locations import shown_records
 from workspaces.plain_yaml import load
 
 FORMAT = 1
@@ -64,10 +65,11 @@ class Settings:
     """The workspace that a new home gets."""
     default_agent: str = "assistant"
     """The agent that a new home gets; `chat` and `run` ask it unless they name another."""
-    records: str = "sqlite:state.db"
+    records: str = field(default="sqlite:state.db", repr=False)
     """The record store; a relative path is below the home.
 
-    Use `dynamodb:TABLE` after `harness admin init-dynamodb TABLE`.
+    Use `dynamodb:TABLE` after `harness admin init-dynamodb TABLE`, or `postgresql://USER@HOST/DATABASE` after
+    `harness admin init-postgres`.
     """
     prices: str | None = None
     """A file of prices that count instead of ours; a relative path is below the home."""
@@ -100,6 +102,11 @@ class Settings:
     """The key of the provider, as in its SDK. Without it the offline demo model answers."""
     anthropic_base_url: str | None = None
     """The address of the provider or of your own server, as in its SDK."""
+
+    @property
+    def records_shown(self) -> str:
+        """The record store for a person: without a password."""
+        return shown_records(self.records)
 
     @property
     def public_urls(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Locations of stores: turns text such as "s3://bucket/prefix" into a store. Only this file names adapters.
 
     blobs     file:/absolute/directory · s3://bucket/prefix · memory:
-    records   sqlite:file · dynamodb:table · memory:
+    records   sqlite:file · dynamodb:table · postgresql://user@host/database · memory:
     bucket    s3://bucket/prefix
 
 An adapter is imported when a location needs it: a command without S3 does not wait for boto3.
@@ -17,6 +17,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Refused, Unavailable
 from workspaces.paths import broken_rule
 from workspaces.storage.blobs import BlobStore
+from workspaces.storage.postgres.address import is_address, shown
 from workspaces.storage.records import RecordStore
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 BLOB_FORMS = "file:/directory, s3://bucket/prefix or memory:"
-RECORD_FORMS = "sqlite:file, dynamodb:table or memory:"
+RECORD_FORMS = "sqlite:file, dynamodb:table, postgresql://user@host/database or memory:"
 
 
 def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
@@ -66,7 +67,17 @@ def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
 
 def are_shared(records: str) -> bool:
     """Return True if other machines can use these records too."""
-    return records.startswith("dynamodb:")
+    return records.startswith("dynamodb:") or is_address(records)
+
+
+def is_database(records: str) -> bool:
+    """Return True if a PostgreSQL server keeps these records."""
+    return is_address(records)
+
+
+def shown_records(records: str) -> str:
+    """Return the location of records for a person, without a password."""
+    return shown(records)
 
 
 def local_file(records: str, base: Path) -> Path | None:
@@ -97,12 +108,16 @@ def records_at(
             from workspaces.storage.dynamodb.records import DynamoRecords
 
             return DynamoRecords(place, clock=clock)
+        case "postgresql" | "postgres" if is_address(location):
+            from workspaces.storage.postgres.records import PostgresRecords
+
+            return PostgresRecords(location, field=field, clock=clock)
         case "memory" if colon and not place:
             from workspaces.storage.in_memory import MemoryRecords
 
             return MemoryRecords(clock)
         case _:
-            raise Refused(field, location, f"must be {RECORD_FORMS}")
+            raise Refused(field, shown(location), f"must be {RECORD_FORMS}")
 
 
 def make_record_table(table: str) -> None:
@@ -115,6 +130,18 @@ def make_record_table(table: str) -> None:
     from workspaces.storage.dynamodb.table import create_table
 
     create_table(table)
+
+
+def make_postgres_table(address: str, *, field: str = "records") -> None:
+    """Create the table that `postgresql://…` needs.
+
+    Raises: Refused if the address is malformed or an existing table has other columns. Unavailable.
+    """
+    if not is_address(address):
+        raise Refused(field, shown(address), "is not postgresql://user:password@host:port/database")
+    from workspaces.storage.postgres.table import create_table
+
+    create_table(address, field=field)
 
 
 def _files(directory: Path) -> BlobStore:

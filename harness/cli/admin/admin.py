@@ -34,6 +34,24 @@ def init_dynamodb(
     say(f"ready: HARNESS_RECORDS=dynamodb:{table}")
 
 
+@app.command("init-postgres")
+def init_postgres(
+    address: Annotated[
+        str,
+        typer.Argument(
+            envvar="HARNESS_RECORDS",
+            help="The database, as in postgresql://USER@HOST/DATABASE. A password is better kept in "
+            "HARNESS_RECORDS, PGPASSWORD or a password file: other users can see arguments.",
+        ),
+    ],
+) -> None:
+    """Create the PostgreSQL table for records. A suitable table that exists is left unchanged."""
+    from workspaces.home.locations import make_postgres_table, shown_records
+
+    make_postgres_table(address)
+    say(f"ready: HARNESS_RECORDS={shown_records(address)}")
+
+
 @app.command()
 def adopt(
     name: Annotated[

@@ -10,7 +10,17 @@ import pytest
 
 from tests.harness.cli.terminal import Terminal
 
-HEAVY = {"git", "rich.table", "boto3", "botocore", "anthropic", "fastapi", "starlette", "mcp"}
+HEAVY = {
+    "git",
+    "rich.table",
+    "boto3",
+    "botocore",
+    "psycopg",
+    "anthropic",
+    "fastapi",
+    "starlette",
+    "mcp",
+}
 """Libraries that take longer than all else in a command."""
 
 SHORT = {

@@ -22,7 +22,6 @@ raises `Unavailable`, never `Conflict`.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from typing import Any, TypeVar
 from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.errors import Conflict
+from workspaces.storage.attempts import AnswerLost, Attempts, Throttled
 from workspaces.storage.dynamodb.expressions import (
     LIVE,
     Attributes,
@@ -45,7 +45,7 @@ from workspaces.storage.dynamodb.expressions import (
     with_names,
     write_expression,
 )
-from workspaces.storage.dynamodb.table import AnswerLost, ConditionFailed, Table, Throttled
+from workspaces.storage.dynamodb.table import ConditionFailed, Table
 from workspaces.storage.records import (
     KEY_BYTES_MAX,
     SCAN_ITEMS_MAX,
@@ -60,15 +60,6 @@ from workspaces.storage.records import (
     encoded_batch,
 )
 from workspaces.storage.timing import timed
-
-TRIES_MAX = 10
-"""Attempts of one call. A call that is throttled or collides with another writer is sent again later."""
-
-LOST_ANSWERS_MAX = 2
-"""A third lost answer is an outage, and each one costs READ_TIMEOUT_S."""
-
-PAUSE_S = 0.02
-PAUSE_S_MAX = 1.0
 
 READ_ROUNDS_MAX = 20
 """BatchGetItem may leave keys for the next round. This many rounds without an end are an outage."""
@@ -174,7 +165,7 @@ class DynamoRecords:
 
     def _count_up(self, put: Put, text: str) -> Counter:
         """Carry out a single `Put` with ANY. An expired item does not count: it is replaced."""
-        attempts = _Attempts(self._sleep)
+        attempts = Attempts(self._sleep)
         write_id = new_write_id()
         while True:
             request = counting_update(put, text, write_id, self._now())
@@ -200,7 +191,7 @@ class DynamoRecords:
             raise _conflict(check, counter)
 
     def _write(self, changes: Sequence[RecordChange], texts: Sequence[str]) -> tuple[Counter, ...]:
-        attempts = _Attempts(self._sleep)
+        attempts = Attempts(self._sleep)
         write_id = new_write_id()
         while True:
             counters = self._counters_replaced_by_any(changes)
@@ -221,7 +212,7 @@ class DynamoRecords:
             attempts.pause_after(Throttled(self._table.contended()))
 
     def _send(
-        self, requests: Sequence[WriteExpression], write_id: str, attempts: _Attempts
+        self, requests: Sequence[WriteExpression], write_id: str, attempts: Attempts
     ) -> dict[Key, Attributes | None] | None:
         """Return None if the batch was written, else the items whose conditions did not hold, by key."""
         token = new_write_id()
@@ -262,7 +253,7 @@ class DynamoRecords:
 
     def _retried(self, ask: Callable[[], T]) -> T:
         """Carry out a read. Reads may be repeated."""
-        attempts = _Attempts(self._sleep)
+        attempts = Attempts(self._sleep)
         while True:
             try:
                 return ask()
@@ -279,24 +270,6 @@ class DynamoRecords:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
-
-
-class _Attempts:
-    """The attempts of one call: limits how often it is sent again, and waits before that."""
-
-    def __init__(self, sleep: Callable[[float], None]) -> None:
-        self.lost = 0
-        self._made = 0
-        self._sleep = sleep
-
-    def pause_after(self, error: Throttled) -> None:
-        """Wait before the next attempt. Raise the failure if there is no next one."""
-        self._made += 1
-        self.lost += isinstance(error, AnswerLost)
-        if self._made >= TRIES_MAX or self.lost > LOST_ANSWERS_MAX:
-            raise error.failure from error
-        pause = min(PAUSE_S_MAX, PAUSE_S * 2**self._made)
-        self._sleep(pause * random.random())  # noqa: S311 - spreads the writers; not secret
 
 
 def _conflict(change: RecordChange, counter: Counter | None) -> Conflict:

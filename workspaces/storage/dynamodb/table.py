@@ -26,6 +26,7 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 from botocore.parsers import ResponseParserError  # pyright: ignore[reportMissingTypeStubs]
 
 from workspaces.errors import Refused, Unavailable
+from workspaces.storage.attempts import AnswerLost, Throttled
 from workspaces.storage.dynamodb.expressions import Attributes, WriteExpression, with_names
 from workspaces.storage.records import STORE_NAME, Item, Key
 
@@ -77,21 +78,6 @@ class ConditionFailed(Exception):
     def __init__(self, current: dict[int, Attributes | None]) -> None:
         super().__init__(current)
         self.current = current
-
-
-class Throttled(Exception):
-    """The request certainly had no effect; repeat it a little later.
-
-    `failure` is the error to raise if there is no further attempt.
-    """
-
-    def __init__(self, failure: Unavailable) -> None:
-        super().__init__(failure)
-        self.failure = failure
-
-
-class AnswerLost(Throttled):
-    """The request was sent and the answer did not come: it may have had its effect."""
 
 
 class Table:

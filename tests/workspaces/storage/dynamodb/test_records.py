@@ -15,7 +15,8 @@ from tests.dynamodb_server import Wire, dynamodb, dynamodb_url, make_table, poin
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Refused, Unavailable
-from workspaces.storage.dynamodb.records import TRIES_MAX, DynamoRecords
+from workspaces.storage.attempts import TRIES_MAX
+from workspaces.storage.dynamodb.records import DynamoRecords
 from workspaces.storage.dynamodb.table import create_table
 from workspaces.storage.records import Check, Delete, Item, Key, Put
 
