@@ -81,12 +81,12 @@ class MemorizedFact:
     @property
     def moments(self) -> tuple[CitedMoment, ...]:
         """The groundings as the file says them. Those that a person has broken are left out."""
-        return tuple(one for one in map(_moment, self._told_moments) if one is not None)
+        return moments_of(self.fact)
 
     @property
     def has_broken_moments(self) -> bool:
         """True if a person has changed a grounding so that it cannot be read."""
-        return len(self.moments) < len(self._told_moments)
+        return len(self.moments) < len(_told_moments(self.fact))
 
     @property
     def is_body_unchanged(self) -> bool:
@@ -111,11 +111,6 @@ class MemorizedFact:
             "created_at": fact.created_at,
             "updated_at": fact.updated_at,
         }
-
-    @property
-    def _told_moments(self) -> list[Any]:
-        told = self.fact.attributes.get("groundings")
-        return cast("list[Any]", told) if isinstance(told, list) else []
 
     def _groundings(self) -> list[dict[str, Any]]:
         if self.citation is not None:
@@ -182,6 +177,11 @@ def origin_of(fact: Fact) -> MemoryOrigin | None:
         return None
 
 
+def moments_of(fact: Fact) -> tuple[CitedMoment, ...]:
+    """Return the groundings that the file of a fact says and that can be read."""
+    return tuple(one for one in map(_moment, _told_moments(fact)) if one is not None)
+
+
 def tag_slug(tag: str) -> str:
     """Return a tag in small letters, with `-` for everything that is no letter or digit."""
     return _NO_WORD.sub("-", tag.casefold()).strip("-")
@@ -191,6 +191,11 @@ def tags_of(fact: Fact) -> tuple[str, ...]:
     told = fact.attributes.get("tags")
     tags = cast("list[Any]", told) if isinstance(told, list) else []
     return tuple(tag for tag in tags if isinstance(tag, str))
+
+
+def _told_moments(fact: Fact) -> list[Any]:
+    told = fact.attributes.get("groundings")
+    return cast("list[Any]", told) if isinstance(told, list) else []
 
 
 def _moment(told: object) -> CitedMoment | None:

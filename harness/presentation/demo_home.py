@@ -13,6 +13,8 @@ from typing import Any
 
 from harness.agents.record import AgentRecord
 from harness.harness import Harness
+from harness.memorize.memorize_request import MemorizeRequest
+from harness.memorize.sent_conversation import SentConversation
 from harness.memory.blocks.block import BLOCK_TYPES
 from harness.memory.blocks.condition import UNCONDITIONAL
 from harness.memory.facts.facts import FactChange
@@ -29,6 +31,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.tree.conflict_copy import conflict_path
+from workspaces.validation import parse
 from workspaces.workspace.workspace import Workspace
 
 STORY_DAYS = 12
@@ -98,6 +101,18 @@ class _Story:
             if source != "api" and fact.get("pinned"):  # a model may not pin: a person does
                 facts.change(fact["key"], FactChange(pinned=True), by=person)
             self._pass(7)
+        self._memorize()
+
+    def _memorize(self) -> None:
+        """Memorize a fact with its proof, as another agent program does over MCP."""
+        said, memory = self._story["memorized"]["conversation"], self._story["memorized"]["memory"]
+        rooms = self._harness.rooms
+        rooms.memorizer.memorize(
+            parse(MemorizeRequest, {**memory, "conversation_id": said["id"]}),
+            by=rooms.principal.author("memorize"),
+            sent=parse(SentConversation, said).whole(self._clock),
+        )
+        self._pass(7)
 
     def _make_agent(self) -> AgentRecord:
         stated = self._story["agent"]

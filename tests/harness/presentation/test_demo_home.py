@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import Harness
+from harness.memorize.proof import proof_reports
 from harness.presentation.demo_home import make_demo_home
 from workspaces.errors import Refused
 
@@ -15,7 +16,11 @@ def test_the_demo_home_has_something_of_everything(tmp_path: Path) -> None:
     make_demo_home(tmp_path / "demo")
     with Harness.open(tmp_path / "demo") as harness:
         garden, rooms = harness.workspaces.get("garden"), harness.rooms
-        assert {fact.source for fact in rooms.facts.over(garden).list()} == {"manual", "auto"}
+        sources = {fact.source for fact in rooms.facts.over(garden).list()}
+        assert sources == {"manual", "auto", "memorize"}
+        (memorized,) = rooms.memorizer.memories.all()
+        (report,) = proof_reports(rooms.memorizer.archives, [memorized])
+        assert (report.state, len(report.proofs)) == ("fresh", 1)
         assert any(fact.pinned for fact in rooms.facts.over(garden).list())
         assert [problem.kind for problem in garden.problems()] == ["conflict"]
         assert len(garden.log()) > 8

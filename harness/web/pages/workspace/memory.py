@@ -1,7 +1,7 @@
 """The memory panel of rows: the facts of a workspace, and those of an agent.
 
 Pinned and important rows come first. A person edits manual rows in place. A row that a model wrote is
-read-only until a person makes it theirs.
+read-only until a person makes it theirs. A memorized row leads to the quote that it rests on.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
 from harness.bootstrap.composition import PrincipalServices
+from harness.memorize.memory import moments_of, origin_of
+from harness.memory.facts.fact import Fact
 from harness.memory.facts.facts import FactChange, Facts
 from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.caller import Caller
 from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.rendering import led_to, shown
 from harness.web.pages.parts.route import PageRoute
+from harness.web.pages.workspace.proof import proof_page
 from workspaces.errors import Conflict, NotFound
 from workspaces.history.source import Source
 from workspaces.ids import Version
@@ -71,6 +74,12 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]]) -> APIRouter:
     ) -> Response:
         return _page(request, caller, facts, source, bool(pinned), max(0, begin))
 
+    @router.get("/{row}/proof", response_model=None)
+    def row_proof(  # pyright: ignore[reportUnusedFunction]
+        request: Request, caller: Caller, row: str, facts: Facts = found
+    ) -> Response:
+        return proof_page(request, caller, facts, row, base_of(facts))
+
     @router.post("", response_model=None)
     def change_rows(  # pyright: ignore[reportUnusedFunction]
         request: Request, caller: Caller, form: Form, facts: Facts = found
@@ -111,7 +120,7 @@ def _page(
         record=record,
         workspace_id=scope.workspace_id,
         base=base_of(facts),
-        rows=rows[begin : begin + ROWS_MAX],
+        rows=[(row, _quote(row)) for row in rows[begin : begin + ROWS_MAX]],
         begin=begin,
         all=len(rows),
         following=begin + ROWS_MAX if begin + ROWS_MAX < len(rows) else None,
@@ -122,6 +131,13 @@ def _page(
         undo_path=base_of(facts),
         authors=_names(caller),
     )
+
+
+def _quote(row: Fact) -> str | None:
+    """Return the first quote that a memorized row rests on, and "" if it cites none. None: no such row."""
+    if origin_of(row) is None:
+        return None
+    return next((moment.quote for moment in moments_of(row)), "")
 
 
 def _names(caller: PrincipalServices) -> dict[str, str]:

@@ -32,10 +32,12 @@ def addresses(stage: Stage) -> dict[str, str]:
         view for view in rooms.decisions.list(rooms.agents.get("planner").id) if view.conviction
     )
     look = rooms.runs.re_examinations(looked_at.run.id)[-1].run
+    (memorized,) = rooms.memorizer.memories.all()
     newest = rooms.workspaces.get("garden").log(limit=3)[2].id
     return {
         "overview": "/",
         "memory": f"/w/{garden}/memory",
+        "proof": f"/w/{garden}/memory/{memorized.fact.id}/proof",
         "file": f"/w/{garden}/files",
         "edit": f"/w/{garden}/files/notes/beds.md?edit=1",
         "history": f"/w/{garden}/history",

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from harness.memory.facts.facts import Facts
+from harness.memory.facts.fact import Fact
+from harness.memory.facts.facts import FactChange, Facts
 from tests.harness.web.pages.visitor import Visitor, visitor
-from tests.harness.web.site import Site
+from tests.harness.web.site import Caller, Site
 from workspaces.errors import NotFound
 from workspaces.revision import Author
 
@@ -89,3 +90,53 @@ def test_the_picker_leads_to_the_panel(site: Site, ada: Visitor) -> None:
     assert record.id in ada.get("/memory")
     address = ada.client.get(f"/memory?workspace={record.id}").headers["location"]
     assert address == f"/w/{record.id}/memory"
+
+
+MESSAGES = [
+    {"role": "user", "text": "Where does staging run?"},
+    {"role": "assistant", "text": "<b>Long ago</b> " + "x" * 900 + " staging is called heron."},
+    {"role": "user", "text": "Thanks."},
+]
+
+
+def memorize(site: Site) -> Fact:
+    sent = {"id": "019b0000-0000-7000-8000-00000000cccc", "provider": "codex", "messages": MESSAGES}
+    memory = {"content": "Staging is heron.", "groundings": [{"quote": "staging is called heron"}]}
+    owner = Caller(site.client, site.harness.rooms.keys.create()[1])
+    told = owner.post("/api/memories/memorize", {"conversation": sent, "memory": memory})
+    facts = site.harness.rooms.facts.of_workspace(told["memory"]["workspace"])
+    return facts.get(told["memory"]["id"])
+
+
+def test_a_memorized_row_leads_to_the_quote_it_rests_on(site: Site, ada: Visitor) -> None:
+    fact = memorize(site)
+    ada_facts = site.harness.rooms.facts.of_workspace("notes")
+    panel_path = panel(site, ada_facts)
+    assert "“staging is called heron”" in ada.get(panel_path)
+    page = ada.get(f"{panel_path}/{fact.id}/proof")
+    assert "<mark>staging is called heron</mark>" in page
+    assert ">fresh<" in page
+    assert "Where does staging run?" in page
+    assert "Thanks." in page
+    assert (
+        "<b>Long ago" not in page
+    )  # a message is text, and only the part around the quote is shown
+    assert "x" * 390 in page
+    assert "x" * 401 not in page
+    ada_facts.put("user.tone", "Short.")
+    assert "Proof" in ada.get(panel_path)
+    path = f"{panel_path}/{ada_facts.get('user.tone').id}/proof"
+    assert ada.client.get(path).status_code == 404
+
+
+def test_the_proof_of_a_row_says_what_no_longer_holds(site: Site, ada: Visitor) -> None:
+    fact = memorize(site)
+    facts = site.harness.rooms.facts.of_workspace("notes")
+    facts.change(fact.id, FactChange("Staging is a stork.", adopts=True))
+    page = ada.get(f"{panel(site, facts)}/{fact.id}/proof")
+    assert ">drifted<" in page
+    assert "its text has changed since it was memorized" in page
+    site.harness.rooms.memorizer.archives.delete("019b0000-0000-7000-8000-00000000cccc")
+    page = ada.get(f"{panel(site, facts)}/{fact.id}/proof")
+    assert ">orphaned<" in page
+    assert "<mark>" not in page
