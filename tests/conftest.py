@@ -6,12 +6,15 @@ import pytest
 
 from tests.disk import small_disk, tiny_disk
 from tests.harness.messages_server import MessagesServer, serving
+from tests.postgres_server import postgres, postgres_address
 from tests.servers import moto_s3, rclone_s3, seaweedfs
 
 pytest_plugins = ("tests.hostile.plugin",)
 
 __all__ = [
     "moto_s3",
+    "postgres",
+    "postgres_address",
     "rclone_s3",
     "running_server",
     "seaweedfs",

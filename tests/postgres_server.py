@@ -12,15 +12,18 @@ import os
 import pwd
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -29,6 +32,9 @@ PASSWORD = "p@ss/word %"
 USER = "harness"
 READY_S_MAX = 120
 PACKAGE_USER = "postgres"
+
+_COMMIT = b"\0commit\0"
+"""As it is sent until the driver has prepared it, at its sixth use."""
 
 _SCHEMAS = (f"test_{number}" for number in itertools.count())
 _SETTINGS = {
@@ -100,6 +106,10 @@ def postgres_address(postgres: PostgresServer) -> str:
     address = postgres.address(postgres.new_schema())
     create_table(address)
     return address
+
+
+def schema_of(address: str) -> str:
+    return unquote(address).rpartition("search_path=")[2]
 
 
 @contextmanager
@@ -175,3 +185,68 @@ def _program(name: str) -> str:
             pytest.fail(text, pytrace=False)
         pytest.skip(text)
     return found
+
+
+class PostgresWire:
+    """Carries connections to the server. `next_ends` says what becomes of the next batches:
+
+    "cut" ends the connection before the commit reaches the server; "lost" lets it commit and drops the
+    answer;
+    "" is carried through, as everything is once the list is empty.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self.next_ends: list[str] = []
+        self.commits = 0
+
+    def carry(self, client: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX) as there, suppress(OSError):
+            there.connect(str(self._server.socket))
+            back = threading.Thread(target=_pump, args=(there, client))
+            back.start()
+            try:
+                self._forward(client, there)
+            finally:
+                for end in (there, client):
+                    with suppress(OSError):
+                        end.shutdown(socket.SHUT_RDWR)
+                back.join(timeout=READY_S_MAX)
+
+    def _forward(self, client: socket.socket, there: socket.socket) -> None:
+        while data := client.recv(2**20):
+            end = ""
+            if _COMMIT in data:
+                self.commits += 1
+                end = self.next_ends.pop(0) if self.next_ends else ""
+            if end == "cut":
+                return
+            if end == "lost":
+                client.shutdown(socket.SHUT_WR)  # the client hears no more
+                there.sendall(data)
+                return
+            there.sendall(data)
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(2**20):
+            target.sendall(data)
+
+
+@contextmanager
+def wire_to(server: PostgresServer) -> Iterator[tuple[PostgresWire, str]]:
+    """A wire, and the host and port at which it listens."""
+    wire = PostgresWire(server)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            wire.carry(self.request)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listener:
+        listener.daemon_threads = True
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield wire, f"127.0.0.1:{listener.server_address[1]}"
+        listener.shutdown()
+        thread.join(timeout=READY_S_MAX)

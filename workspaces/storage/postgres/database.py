@@ -31,14 +31,14 @@ from workspaces.storage.records import STORE_NAME
 CONNECTIONS_MAX = 10
 """Connections of one process. A server allows a hundred in all unless it is told otherwise."""
 
-WAIT_FOR_CONNECTION_S = 10.0
+WAIT_FOR_CONNECTION_S = 20.0
 CONNECT_TIMEOUT_S = 5
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 35.0
 """Longer than the server's own limits, whose reasons tell more."""
 
-WAIT_FOR_LOCK = "10s"
-STATEMENT = "15s"
-SILENT_CLIENT = "5s"
+WAIT_FOR_LOCK = "20s"
+STATEMENT = "30s"
+SILENT_CLIENT = "10s"
 """A client that stops in the middle of a batch holds the locks of its items for so long and no longer."""
 
 VERSION_MIN = 13
@@ -106,6 +106,17 @@ class DatabaseConnection(psycopg.Connection[ResultRow]):
             with self.pipeline():
                 cursors = [self._cursor(statement) for statement in statements]
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def begin(self, *statements: Statement) -> list[list[ResultRow]]:
+        """Begin a transaction with these statements, in one request. Return their rows.
+
+        They are not sent as a pipeline. At its end the driver asks for a flush, and after that PostgreSQL no
+        longer measures how long its client is silent in a transaction.
+        """
+        text = "; ".join(("begin", *(text for text, _ in statements)))
+        cursor = psycopg.ClientCursor(self)
+        cursor.execute(text, [argument for _, arguments in statements for argument in arguments])
+        return [cursor.fetchall() for _ in statements if cursor.nextset()]
 
     def _cursor(self, statement: Statement) -> psycopg.Cursor[ResultRow]:
         text, arguments = statement

@@ -58,7 +58,7 @@ SWEEP_AFTER_S = 3600.0
 """Clocks of servers may differ. One that is ahead must not remove what another still reads."""
 SWEEP_ITEMS_MAX = 500
 
-STATUS_ASKED_MAX = 50
+STATUS_ASKED_MAX = 100
 STATUS_PAUSE_S = 0.2
 """A server learns late that a connection broke. It ends the transaction of a silent client itself."""
 
@@ -111,7 +111,6 @@ _SWEEP = (
     " (select partition, sort from harness_records where expires_at <= %b"
     " order by expires_at limit %b for update skip locked)"
 )
-_BEGIN: Statement = ("begin", ())
 _NUMBER: Statement = ("select pg_current_xact_id()::text", ())
 _COMMIT: Statement = ("commit", ())
 _ROLLBACK: Statement = ("rollback", ())
@@ -197,8 +196,8 @@ class PostgresRecords:
         counters: dict[Key, Counter] = {}
         try:
             with self._database.connected() as connection:
-                _, _, ((number,),), rows = connection.ask(
-                    _BEGIN, _locks(changes), _NUMBER, self._counters_query(changes)
+                _, ((number,),), rows = connection.begin(
+                    _locks(changes), _NUMBER, self._counters_query(changes)
                 )
                 before = _counters(rows)
                 try:

@@ -16,12 +16,10 @@ from harness.bootstrap.join import join
 from harness.cli.app import app
 from harness.models.demo import DemoModel
 from harness.runtime.settings import read_settings
-from tests.postgres_server import PASSWORD, PostgresServer, postgres
+from tests.postgres_server import PASSWORD, PostgresServer
 from tests.servers import BUCKET, S3Server
 from workspaces.errors import Refused, Unavailable
 from workspaces.ids import new_id
-
-__all__ = ["postgres"]
 
 
 @pytest.fixture
