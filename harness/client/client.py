@@ -25,6 +25,7 @@ from harness.client.connection import SIGN, Connection, StreamEvent
 from harness.client.errors import given_back, unreachable
 from harness.client.facts import FactRows
 from harness.client.local_tools import declared, results_of
+from harness.client.memorize import MemorizeClient
 from harness.client.memory import MemoryClient
 from harness.client.records import Agents, RecordReference, Records, reference_of
 from harness.client.responses import outcome_of, pending_of
@@ -83,6 +84,7 @@ class Client:
         self.users = Records(self._connection, "users")
         self.sandboxes = Records(self._connection, "sandboxes")
         self.memory = MemoryClient(self._connection)
+        self.memories = MemorizeClient(self._connection)
         self.runs = RunClient(self._connection)
 
     @classmethod

@@ -96,13 +96,12 @@ def refusal_of(status: int, headers: Mapping[str, str], body: bytes) -> ServerFa
         code = "unavailable" if status in OUT_OF_REACH else "failure"
         message = f"the server answered with the status {status}"
         return _failure(code, message, status=status, retry_after_s=retry_after_s)
-    facts = {
-        "status": status,
+    facts: dict[str, Any] = {
         "field": error.get("field"),
         "retry_after_s": retry_after_s,
         "body": whole or _NO_BODY,
     }
-    return _failure(error["code"], error["message"], **facts)
+    return _failure(error["code"], error["message"], status=status, **facts)
 
 
 def given_back(error: Mapping[str, Any]) -> ServerFailure:
@@ -118,8 +117,10 @@ def unreachable(url: str, reason: str) -> Unavailable:
     return cast("Unavailable", failure)
 
 
-def _failure(code: str, message: str, **facts: Any) -> ServerFailure:
-    return _TYPES.get(code, ServerFailure)(message, code=code, **facts)
+def _failure(code: str, message: str, *, status: int = 0, **facts: Any) -> ServerFailure:
+    """Return the failure with this code. A code that is not known here has the kind of its status."""
+    kind = _TYPES.get(code) or _TYPES.get(_CODES.get(status, ""), ServerFailure)
+    return kind(message, code=code, status=status, **facts)
 
 
 _CODES = {
@@ -130,10 +131,11 @@ _CODES = {
     409: "conflict",
     412: "conflict",
     413: "over_limit",
+    422: "invalid",
     429: "too_many",
     503: "unavailable",
 }
-"""The codes of failures in the envelope of facts, which has none."""
+"""The code of the general failure with a status. The envelope of facts has none of its own."""
 
 
 def _enveloped(status: int, body: bytes) -> dict[str, Any] | None:
