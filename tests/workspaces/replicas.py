@@ -51,6 +51,10 @@ class MemoryPrefix:
         asked()
         return self.scan(prefix)
 
+    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
+        del is_erased
+        return 0
+
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
     ) -> MemoryPrefix:

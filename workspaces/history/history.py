@@ -31,7 +31,7 @@ from workspaces.errors import Failure, NotFound, Unavailable, not_a_revision
 from workspaces.history import log, revision_step
 from workspaces.history.blame import BlamedLine, blamed_line, parse_porcelain
 from workspaces.history.diff import EMPTY_TREE, PATCH_OPTIONS, Difference, parse_patch
-from workspaces.history.git import branch
+from workspaces.history.git import branch, repack
 from workspaces.history.git.branch import Branch
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, bundles
 from workspaces.history.git.commit import Commit, commit_bytes, commits_ahead, parse_commit
@@ -48,12 +48,11 @@ from workspaces.history.git.objects import (
 from workspaces.history.git.program import run_git
 from workspaces.history.git.quarantine import Quarantine
 from workspaces.history.git.renamed import RenamedRevisions
-from workspaces.history.git.repack import needs_packing, note_erasure, pack
 from workspaces.history.git.rewrite import Redaction, RewrittenHistory, rewrite_history
 from workspaces.history.git.tree_edit import After, replace_files
 from workspaces.history.git.tree_walk import differing_files, files_below
 from workspaces.history.log import RevisionChanges
-from workspaces.history.revision_step import RAW_OPTIONS, RevisionStep, parse_raw, parse_steps
+from workspaces.history.revision_step import RevisionStep
 from workspaces.history.safe_git_command import check_git_command
 from workspaces.history.source import stamps_before
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
@@ -81,9 +80,6 @@ WHOLE_TREES_KEPT = 1
 STEPS_BACK = 8
 """Ancestors that `descends` reads itself before it starts git. The revisions of one turn are made one on
 top of the other, so this usually finds the answer."""
-
-_SPECIAL = re.compile(r"[^\w\s]", re.ASCII)
-"""Characters that mean something in a regular expression of git."""
 
 _HEXADECIMAL = re.compile(r"[0-9a-f]{4,40}")
 
@@ -312,6 +308,7 @@ class History:
         *,
         beside: Mapping[WorkspacePath, bytes] | None = None,
         beside_by: Author | None = None,
+        is_replaced: bool = False,
     ) -> RevisionId:
         """Move the branch to `theirs`, or to a new revision that descends from ours and theirs.
         `differing` holds the files that must differ from theirs. `beside` holds versions that sync met and
@@ -319,6 +316,7 @@ class History:
 
         Ours is an ancestor of theirs and no file differs: the branch moves to theirs unchanged.
         Ours is an ancestor of theirs and files differ: they become a revision on top of theirs.
+        Theirs replaces ours (`is_replaced_by`): so do they, and ours is erased from the disk later.
         Otherwise the new revision is a merge. It depends on its parents and its files alone (parents
         sorted, the later of their stamps). So every machine makes the same merge."""
         ours = self.tip()
@@ -326,7 +324,10 @@ class History:
         onto = self.commit(theirs)
         if beside:
             onto = self._write_sibling(beside, beside_by or author, [onto])
-        if ours is None or self.descends(theirs, ours):  # fast-forward, perhaps with local changes
+        if is_replaced:
+            repack.note_erasure(self._directory)
+        # fast-forward, perhaps with local changes
+        if ours is None or is_replaced or self.descends(theirs, ours):
             commit = self._add_commit(batch, differing, author, [onto]) if differing else onto
         else:  # both sides have revisions that the other lacks
             commit = self._add_merge(batch, (self.commit(ours), onto), onto, differing, author)
@@ -418,11 +419,7 @@ class History:
             log.FORMAT,
             f"--skip={skip}",
             f"--max-count={min(limit, LOG_ENTRIES_MAX)}",
-            *(
-                ["--regexp-ignore-case", f"-G{_SPECIAL.sub(_bracketed, holding)}"]
-                if holding
-                else []
-            ),
+            *(["--regexp-ignore-case", f"-G{log.literal(holding)}"] if holding else []),
             "--end-of-options",
             revision,
             "--",
@@ -476,20 +473,7 @@ class History:
     def steps(self, known: RevisionId | None, tip: RevisionId) -> list[RevisionStep] | None:
         """Return the steps from a known revision to `tip`, ascending, or None if it is no ancestor of `tip`.
         An ancestor off the first-parent line gives one step over everything."""
-        wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
-        walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", log.FORMAT)
-        try:
-            steps = parse_steps(self._git("log", *walk, *RAW_OPTIONS, *wanted))
-            if not steps or steps[0].before == known:
-                return steps
-            if known is None or self._git("rev-list", "-n1", known, f"^{tip}", "--"):
-                return None
-        except Unavailable:  # `known` belongs to a history that was replaced
-            if known is None:
-                raise
-            return None
-        raw = self._git("diff-tree", "-r", *RAW_OPTIONS, known, tip, "--").decode()
-        return [RevisionStep(known, tip, self.commit(tip).at, False, tuple(parse_raw(raw)))]
+        return revision_step.read_steps(self._git, known, tip, lambda: self.commit(tip).at)
 
     def ask(self, arguments: Sequence[str]) -> bytes:
         """Run a git command line that only reads, and return its output.
@@ -499,11 +483,11 @@ class History:
 
     @property
     def needs_packing(self) -> bool:
-        return needs_packing(self._directory / "objects")
+        return repack.needs_packing(self._directory / "objects")
 
     def pack(self) -> None:
         """Move loose objects into one pack. The caller holds the writer lock. Readers are not disturbed."""
-        pack(self._directory)
+        repack.pack(self._directory)
 
     def rewrite(self, redaction: Redaction, *, is_dry: bool = False) -> RewrittenHistory | None:
         """Write this history without what is redacted, and return its newest revision. The branch stays where
@@ -511,19 +495,40 @@ class History:
         tip = self.tip()
         return rewrite_history(self._directory, tip, redaction, is_dry=is_dry) if tip else None
 
+    def is_replaced_by(self, theirs: RevisionId) -> bool:
+        """Return True if a text was taken out of `theirs` since both sides last had the same revisions. Ours
+        may still hold it. This git directory must have both."""
+        tip = self.tip()
+        if tip is None or self.descends(theirs, tip):
+            return False
+        return self._renamed.has_rewritten(theirs, tip)
+
     def replace(self, tip: RevisionId, *, expect: RevisionId) -> None:
-        """Move the branch to a rewritten history, and erase the old one from the disk. After a crash the next
-        packing erases it. The caller holds the writer lock.
+        """Move the branch to a rewritten history. `erase_replaced` must follow. The caller holds the writer
+        lock.
 
         Raises: Conflict when the branch is not at `expect`."""
-        note_erasure(self._directory)
+        repack.note_erasure(self._directory)
         if tip != expect:
             self._branch.move(tip, expect=expect)
-        self.pack()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Return True if this directory may still hold a history that was replaced."""
+        return repack.is_erasure_noted(self._directory)
+
+    def erase_replaced(self) -> None:
+        """Erase from the disk whatever the branch does not reach. Each packing does so again until
+        `end_erasure`. The caller holds the writer lock."""
+        repack.erase_unreachable(self._directory)
         self._newest, self._objects = None, GitObjects(self._directory / "objects")
         self._commits.cache_clear()
         self._trees.cache_clear()
         self._folded.cache_clear()
+
+    def end_erasure(self) -> None:
+        """Note that a history that was replaced is erased everywhere."""
+        repack.end_erasure(self._directory)
 
     def _write_sibling(
         self, changes: Mapping[WorkspacePath, After], author: Author, parents: Sequence[Commit]
@@ -611,8 +616,3 @@ class History:
 
     def _git(self, *arguments: str) -> bytes:
         return run_git(f"--git-dir={self._directory}", *arguments)
-
-
-def _bracketed(match: re.Match[str]) -> str:
-    """Return a character so that git's regular expressions take it as itself."""
-    return r"\^" if match[0] == "^" else f"[{match[0]}]"

@@ -19,6 +19,9 @@ _START_AFTER_NUL = re.compile(rf"(?:^|\0){_RECORD}(?=[0-9a-f]{{40}}{_FIELD})")
 """Where an entry begins. No line of a patch begins so, and no message that this program writes. A foreign
 message that does can only garble its own entry."""
 
+_SPECIAL = re.compile(r"[^\w\s]", re.ASCII)
+"""Characters that mean something in a regular expression of git."""
+
 
 @dataclass(frozen=True, slots=True)
 class RevisionChanges:
@@ -68,3 +71,12 @@ def revision_of(header: str, paths: tuple[str, ...]) -> Revision:
         trailers=trailers,
         paths=paths,
     )
+
+
+def literal(text: str) -> str:
+    """Return the regular expression of git that finds this text, which is ASCII, and nothing else."""
+    return _SPECIAL.sub(_bracketed, text)
+
+
+def _bracketed(match: re.Match[str]) -> str:
+    return r"\^" if match[0] == "^" else f"[{match[0]}]"

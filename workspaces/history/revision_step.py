@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from workspaces.errors import Unavailable
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.log import FORMAT, entries, revision_of
 from workspaces.paths import WorkspacePath
@@ -63,6 +64,27 @@ def read_later(
         change = next(iter(parse_raw(raw)), None)  # None: a merge that equals its first parent
         later.append(LaterChange(revision, change.after if change else find(revision.id, path)))
     return later
+
+
+def read_steps(
+    git: Callable[..., bytes], known: RevisionId | None, tip: RevisionId, at: Callable[[], Stamp]
+) -> list[RevisionStep] | None:
+    """Return the steps from a known revision to `tip`, ascending, or None if it is no ancestor of `tip`. `at`
+    returns the stamp of `tip`."""
+    wanted = ["--end-of-options", tip, *([f"^{known}"] if known else []), "--"]
+    walk = ("--first-parent", "--reverse", "--diff-merges=first-parent", FORMAT)
+    try:
+        steps = parse_steps(git("log", *walk, *RAW_OPTIONS, *wanted))
+        if not steps or steps[0].before == known:
+            return steps
+        if known is None or git("rev-list", "-n1", known, f"^{tip}", "--"):
+            return None
+    except Unavailable:  # `known` belongs to a history that was replaced
+        if known is None:
+            raise
+        return None
+    raw = git("diff-tree", "-r", *RAW_OPTIONS, known, tip, "--").decode()
+    return [RevisionStep(known, tip, at(), False, tuple(parse_raw(raw)))]
 
 
 def parse_steps(out: bytes) -> list[RevisionStep]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -485,6 +486,7 @@ class Workspaces:
             listing=listed,
             alone=lambda: lock.hold("sync"),
             outbox=Outbox(self._home.outbox(name)),
+            erase_past=partial(place.erase_past, name),
             replication=Replication(
                 workspace.history,
                 place.history(name),

@@ -126,6 +126,15 @@ def remove(file: Path) -> None:
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
+def erase_deleted(database: sqlite3.Connection) -> bool:
+    """Remove from the files what deleted and replaced rows have left in them. Return False if a reader keeps
+    a part of the log: then the call must be repeated."""
+    database.execute("PRAGMA secure_delete=ON")
+    database.execute("VACUUM")
+    is_busy_now, _, _ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not is_busy_now
+
+
 def is_damaged(file: Path) -> bool:
     """Return True if SQLite cannot read the whole file. A missing file is not damaged.
 

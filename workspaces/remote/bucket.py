@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -40,6 +40,11 @@ class Prefix(BlobStore, Protocol):
 
     def walk(self, prefix: str = "", *, asked: Callable[[], None] = lambda: None) -> Iterator[Stat]:
         """Yield every object, under a valid name or not. `asked` is called before each request."""
+        ...
+
+    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
+        """Delete for good the past versions of some names, and the marks of deletions. Return their
+        number."""
         ...
 
     def below(
@@ -102,6 +107,12 @@ class SharedBucket:
             remove = partial(below.delete, expect=ANY)
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:
                 list(pool.map(remove, [stat.name for stat in below.scan()]))
+
+    def erase_past(self, namespace: Namespace, paths: Collection[str]) -> int:
+        """Delete for good what the store still holds of earlier versions of some files, and of all that the
+        history no longer names. Return the number of versions. May be repeated."""
+        files = self._store.below(namespace).erase_past(lambda name: name in paths)
+        return files + self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
 
     def registry(self, account_id: AccountId) -> Registry:
         """Return the registry of an account's records, which its machines share."""

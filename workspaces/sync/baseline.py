@@ -30,7 +30,13 @@ from pathlib import Path
 from workspaces.errors import Refused, Unavailable
 from workspaces.history.git.objects import ObjectId
 from workspaces.ids import Version
-from workspaces.localfs.sqlite_file import DAMAGED, explained, transaction, use_log
+from workspaces.localfs.sqlite_file import (
+    DAMAGED,
+    erase_deleted,
+    explained,
+    transaction,
+    use_log,
+)
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem, ProblemKind
 from workspaces.storage.blobs import Token
@@ -193,6 +199,14 @@ class Baseline:
             self._rows_of = None
             database.execute("delete from agreed")
             database.execute("delete from fact where name = 'head'")
+
+    def erase_deleted(self) -> None:
+        """Remove from the file what is no longer in its rows, and the stat cache, which is made again."""
+        with self._transaction() as database:
+            database.execute("delete from seen")
+        with self._connection() as database:
+            self._rows_of = None
+            erase_deleted(database)
 
     def known(self) -> Known:
         """Return the stat cache of the last scan."""

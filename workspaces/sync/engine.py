@@ -42,8 +42,9 @@ Deliberately absent:
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import assert_never
@@ -51,10 +52,11 @@ from typing import assert_never
 from workspaces.conditions import ABSENT
 from workspaces.errors import Failure, MassDeletion, NotFound
 from workspaces.history.git.objects import blob_id
+from workspaces.history.git.rewrite import Redaction, RewrittenHistory
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
-from workspaces.revision import Author
+from workspaces.revision import SYNC, Author
 from workspaces.storage.blobs import BlobStore, Stat
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore, ListFiles
@@ -90,6 +92,9 @@ LISTED_EVERY_S = 60.0
 """Seconds between listings. A listing finds files that no history mentions, because a machine died or a
 person wrote into the bucket."""
 
+_ERASED = "erase"
+"""Fact of the baseline: the files whose past versions in the store still have to be deleted."""
+
 ROUNDS_MAX = 10
 """Times to plan a path again that others keep changing, before leaving it to the next sync."""
 
@@ -112,6 +117,7 @@ class Sync:
         replication: Replication | None = None,
         threads: int = THREADS,
         clock: Callable[[], float] = time.monotonic,
+        erase_past: Callable[[Collection[str]], int] = lambda _: 0,
     ) -> None:
         """Connect a workspace to its store; nothing is requested yet.
 
@@ -119,7 +125,8 @@ class Sync:
         address is discarded. `check` refuses a store that does not keep its conditions. `listing` yields
         every object, under a valid name or not. `alone` keeps other processes from syncing this tree at
         the same time. Processes that push anyway announce it in the `outbox`. `replication` replicates
-        the history, which follows the files. `clock` returns seconds since any fixed moment.
+        the history, which follows the files. `clock` returns seconds since any fixed moment. `erase_past`
+        deletes for good what the store keeps of earlier versions of some files and of the history.
         """
         self._workspace = workspace
         self._there = CountedStore(there, listing or _scan_listing(there))
@@ -137,6 +144,7 @@ class Sync:
         self._outgoing = Outgoing(workspace, self._there, baseline, pool)
         self._history_sync = HistorySync(workspace, baseline, replication, is_parallel=threads > 1)
         self._clock = clock
+        self._erase_past = erase_past
         self._is_ready = False
         self._listed_at: float | None = None
 
@@ -218,6 +226,46 @@ class Sync:
                 self._incoming.put([action], fetched, known, SyncReport())
             elif blob is None and base is not None:  # gone there: the file here is new to the store
                 self._baseline.take([BaselineChange(path, base, None)], wait=False)
+
+    def replace_history(self, redaction: Redaction, *, by: Author) -> RewrittenHistory | None:
+        """Rewrite the history in the store and then here, and erase the old one on both sides. The files are
+        as they shall be, and both sides agree on them. May be repeated.
+
+        Return None if other machines were faster, or if there is something to sync first.
+        """
+        with self._alone():
+            self._get_ready()
+            tip, rewritten = self._workspace.tip(), self._workspace.history.rewrite(redaction)
+            if tip is None or rewritten is None:
+                return None
+            # noted first: after a crash the rewritten history no longer tells these paths
+            paths = rewritten.paths.union(self._paths_to_erase())
+            self._baseline.note(_ERASED, json.dumps(sorted(paths)))
+            if not self._history_sync.replace(rewritten, instead_of=tip):
+                return None
+            if self._workspace.rewriting.rewrite_history(redaction, by=by) is None:
+                return None
+            self._erase_replaced(by)
+            return rewritten
+
+    def erase_past(self, paths: Collection[str]) -> int:
+        """Delete for good the earlier versions of some files in the store, and packs that no head names.
+        Return their number."""
+        return self._erase_past(paths)
+
+    def _paths_to_erase(self) -> list[str]:
+        return json.loads(self._baseline.fact(_ERASED) or "[]")
+
+    def _erase_replaced(self, by: Author) -> None:
+        """Erase a history that was replaced: on this disk, in the baseline and in the store."""
+
+        def also() -> None:
+            self._history_sync.erase_replaced()
+            self._erase_past(self._paths_to_erase())
+            self._baseline.note(_ERASED, "")
+            self._baseline.erase_deleted()
+
+        self._workspace.rewriting.erase(by=by, also=also)
 
     def known(self, path: WorkspacePath) -> ObjectState:
         """Return the state of the object that both sides had last. This and the next four methods implement
@@ -362,6 +410,10 @@ class Sync:
                 if report.pending or self._history_sync.push(report):
                     break
                 read_head = True
+            if self._workspace.history.is_replaced:  # here, or by another machine
+                touched = {*self._paths_to_erase(), *report.pushed, *report.merged, *report.pulled}
+                self._baseline.note(_ERASED, json.dumps(sorted(touched)))
+                self._erase_replaced(SYNC)
             self._history_sync.tidy(report, check=check)
 
     def _sync_files(

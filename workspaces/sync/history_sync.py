@@ -12,6 +12,7 @@ from typing import TypeVar
 from workspaces.errors import Deleted, Failure
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.git.quarantine import Quarantine
+from workspaces.history.git.rewrite import RewrittenHistory
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.sync.baseline import Baseline
@@ -151,6 +152,18 @@ class HistorySync:
             report.unfollowed = failure
             return True
         return report.history
+
+    def replace(self, rewritten: RewrittenHistory, *, instead_of: RevisionId) -> bool:
+        """Publish a rewritten history. See `Replication.replace`. Without replication there is nothing to
+        publish."""
+        if self._replication is None:
+            return True
+        return self._replication.replace(rewritten, instead_of=instead_of)
+
+    def erase_replaced(self) -> None:
+        """Delete the packs of a history that was replaced."""
+        if self._replication is not None:
+            self._replication.erase_replaced()
 
     def tidy(self, report: SyncReport, *, check: bool) -> None:
         """Do housekeeping in S3 when it is due, or when the caller wants a check."""

@@ -39,6 +39,7 @@ from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, Failure, NotFound, OverLimit, Refused, Unavailable
 from workspaces.history.git.bundle import BUNDLE_BYTES_MAX
 from workspaces.history.git.quarantine import Quarantine
+from workspaces.history.git.rewrite import RewrittenHistory
 from workspaces.history.history import PUT_BACK, History
 from workspaces.revision import SYNC, RevisionId
 from workspaces.storage.blobs import BlobStore, Token
@@ -57,8 +58,9 @@ THREADS = 16
 ORPHAN_KEPT_S = 24 * 3600.0
 """Seconds to keep a pack that no head names. Another machine may be about to fetch it, or to name it."""
 
-_SEEN, _CHECKED = "head", "packs checked"
-"""Facts of the baseline: the head last read, and the day on which all packs were present."""
+_SEEN, _CHECKED, _REPLACED = "head", "packs checked", "packs replaced"
+"""Facts of the baseline: the head last read, the day on which all packs were present, and the packs of a
+history that a rewritten one replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,45 @@ class Replication:
             packs = (*head.packs, *self._packs_between(head.tip, tip))
             return self._move_head(replace(head, tip=tip, packs=packs), seen)
 
+    def replace(self, rewritten: RewrittenHistory, *, instead_of: RevisionId) -> bool:
+        """Publish a rewritten history instead of the one that ends with `instead_of`. The packs of what stays
+        the same stay; `erase_replaced` deletes the others. May be repeated.
+
+        Return False if other machines have moved the head: then their revisions must be brought here first.
+        """
+        with self._lock:
+            self._read_head()
+            seen = self._load_seen()
+            if seen is None or seen.head.tip == rewritten.tip:
+                return seen is not None
+            if seen.head.tip != instead_of:
+                return False
+            kept = self._packs_of(rewritten, seen.head.packs)
+            self.requests += 1
+            there = {stat.name for stat in self._there.scan()}
+            known = [kept[-1].tip] if kept else []
+            packs = (*kept, *self._write_packs(rewritten.tip, known))
+            reviewed = seen.head.reviewed and rewritten.renamed.get(
+                seen.head.reviewed, seen.head.reviewed
+            )
+            # noted first: after a crash, only this tells which packs belong to the old history
+            replaced = sorted(there - {NAME, *(pack.blob for pack in packs)})
+            self._baseline.note(_REPLACED, json.dumps(replaced))
+            return self._move_head(HistoryHead(rewritten.tip, packs, reviewed), seen)
+
+    def erase_replaced(self) -> None:
+        """Delete the packs of a history that was replaced, with those that were written ahead for it."""
+        with self._lock:
+            seen = self._load_seen()
+            named = {pack.blob for pack in seen.head.packs} if seen else set[str]()
+            ahead, self._ahead = self._ahead, None
+            names = {pack.blob for pack in (ahead[1] if ahead else ())}
+            names.update(json.loads(self._baseline.fact(_REPLACED) or "[]"))
+            for name in sorted(names - named):
+                self.requests += 1
+                self._there.delete(name, expect=ANY)
+            self._baseline.note(_REPLACED, "")
+
     def fold(self) -> None:
         """Fold many packs into few. A machine that has just read the old head still finds its packs for
         a day."""
@@ -356,6 +397,15 @@ class Replication:
         known = ahead[-1].tip if ahead else base
         rest = self._write_packs(tip, [known] if known else []) if known != tip else ()
         return (*ahead, *rest)
+
+    def _packs_of(self, rewritten: RewrittenHistory, packs: Sequence[Pack]) -> list[Pack]:
+        """Return the packs at the beginning that hold nothing but revisions which stay the same."""
+        kept: list[Pack] = []
+        for pack in packs:
+            if pack.tip in rewritten.renamed or not self._history.descends(rewritten.tip, pack.tip):
+                break
+            kept.append(pack)
+        return kept
 
     def _take_ahead(self, base: RevisionId | None, tip: RevisionId) -> tuple[Pack, ...]:
         """Return the packs already written that lead from `base` towards `tip`."""

@@ -185,7 +185,14 @@ class IncomingChanges:
             if (None if change.data is None else blob_id(change.data)) != there:
                 differing[path] = change.data
         beside_by = _told(by, [applied[path] for path in beside])
-        self._history.follow(theirs.tip, differing, by, beside=beside, beside_by=beside_by)
+        self._history.follow(
+            theirs.tip,
+            differing,
+            by,
+            beside=beside,
+            beside_by=beside_by,
+            is_replaced=self._history.is_replaced_by(theirs.tip),
+        )
 
     def _record(self, applied: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
         """Record the changes that came in as a revision of their own, as far as they differ from the newest

@@ -1,11 +1,12 @@
 """Take a text out of a workspace: out of its files first, then out of its past.
 
-`Workspace.rewriting` has two steps, and each may be repeated:
+`Workspace.rewriting` has these steps, and each may be repeated:
 
     redact_files(redaction, by=, label=)    the present files, as a revision like every other
-    rewrite_history(redaction)              every revision, then nothing of the old history is on this disk
+    rewrite_history(redaction, by=)         every revision
+    erase(by=)                              then nothing of the old history is on this disk
 
-`find(redaction)` looks at both and changes nothing. `workspaces.home.rewrite` calls the steps for a
+`find(redaction)` looks at files and past and changes nothing. `workspaces.home.rewrite` calls the steps for a
 workspace, with its share of the bucket.
 
 The first step is an ordinary change. It reaches other machines as every change does, and it meets their
@@ -75,7 +76,7 @@ class Rewriting:
         self._pause = pause
 
     def find(self, redaction: Redaction) -> tuple[RedactedFiles, RewrittenHistory | None]:
-        """Look for the text as both steps do, without a change. Manual edits are looked at as they lie."""
+        """Look for the text as the first two steps do, without a change. Manual edits are not committed."""
         found, unread, _ = self._look(redaction)
         files = RedactedFiles(tuple(found), tuple(unread), None)
         return files, self._history.rewrite(redaction, is_dry=True)
@@ -106,15 +107,23 @@ class Rewriting:
         )
 
     def rewrite_history(self, redaction: Redaction, *, by: Author) -> RewrittenHistory | None:
-        """Rewrite every revision, and erase the old history from this disk, with the indexes made of it.
-        Return None before the first revision. `by` holds the lock; it writes nothing."""
+        """Rewrite every revision. `erase` must follow. Return None before the first revision. `by` holds the
+        lock; it writes nothing."""
         with self._edits.hold(by):
             before, rewritten = self._history.tip(), self._history.rewrite(redaction)
             if rewritten is not None and before is not None:
                 self._history.replace(rewritten.tip, expect=before)
-                self._blobs.unstage()
-                self._forget_indexes()
         return rewritten
+
+    def erase(self, *, by: Author, also: Callable[[], None] = lambda: None) -> None:
+        """Erase a history that was replaced from this disk, with what was made of it. `also` erases what lies
+        elsewhere. If it fails, the note of the erasure stays."""
+        with self._edits.hold(by):
+            self._blobs.unstage()
+            self._forget_indexes()
+            self._history.erase_replaced()
+            also()
+            self._history.end_erasure()
 
     def _let_go(self, by: Author) -> None:
         """Look at the replaced files once more, after a pause in which a program that had them open can

@@ -491,6 +491,9 @@ class Workspace:
 
     def tidy(self) -> None:
         """Pack the history. No reader sees a difference afterwards."""
+        if self.remote is None and self._history.is_replaced:  # a crash has left an erasure undone
+            self.rewriting.erase(by=self._person)
+            return
         with self._edits.hold(self._person):
             self._history.pack()
 

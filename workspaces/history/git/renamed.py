@@ -38,6 +38,12 @@ class RenamedRevisions:
             matching = {self._new_ids[old] for old in self._new_ids if old.startswith(revision)}
         return matching.pop() if len(matching) == 1 else None
 
+    def has_rewritten(self, theirs: RevisionId, tip: RevisionId) -> bool:
+        """Return True if among the revisions that `theirs` has and `tip` lacks is one that was rewritten, or
+        that tells of a text taken out."""
+        told = ("-E", "--grep=^Was: [0-9a-f]{40}", "--grep=^Forgot: ", "--end-of-options")
+        return bool(run_git(self._git, "rev-list", "-n1", *told, theirs, f"^{tip}", "--"))
+
     def _read(self, tip: RevisionId | None) -> None:
         """Read the trailers of the revisions that came since the last time."""
         if tip is None:

@@ -59,7 +59,7 @@ def pack(git_directory: Path) -> None:
     writer lock.
 
     Raises: Unavailable when git fails or the directory cannot be written."""
-    if (git_directory / ERASE_NOTE).exists():
+    if is_erasure_noted(git_directory):
         erase_unreachable(git_directory)
         return
     packs = git_directory / "objects" / "pack"
@@ -90,9 +90,24 @@ def note_erasure(git_directory: Path) -> None:
         raise unwritable(error) from error
 
 
+def is_erasure_noted(git_directory: Path) -> bool:
+    return (git_directory / ERASE_NOTE).exists()
+
+
+def end_erasure(git_directory: Path) -> None:
+    """Remove the note of an erasure, durably.
+
+    Raises: Unavailable when the directory cannot be written."""
+    try:
+        (git_directory / ERASE_NOTE).unlink(missing_ok=True)
+        sync(git_directory)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
 def erase_unreachable(git_directory: Path) -> None:
     """Remove everything that the branch does not reach: objects, other refs, logs, quarantines. The caller
-    holds the writer lock, and no process fetches into this history. A reader of what stays is not disturbed.
+    holds the writer lock. A reader of what stays is not disturbed.
 
     Raises: Unavailable when git fails or the directory cannot be written."""
     objects = git_directory / "objects"
@@ -112,14 +127,13 @@ def erase_unreachable(git_directory: Path) -> None:
             if path != packs:
                 _remove(path)
         sync(objects)
-        (git_directory / ERASE_NOTE).unlink(missing_ok=True)
         sync(git_directory)
     except OSError as error:
         raise unwritable(error) from error
 
 
 def needs_packing(objects: Path) -> bool:
-    if (objects.parent / ERASE_NOTE).exists() or count_loose(objects) > LOOSE_OBJECTS_MAX:
+    if is_erasure_noted(objects.parent) or count_loose(objects) > LOOSE_OBJECTS_MAX:
         return True
     try:
         return sum(name.endswith(".pack") for name in os.listdir(objects / "pack")) > PACKS_MAX  # noqa: PTH208

@@ -30,7 +30,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
@@ -64,6 +65,12 @@ from workspaces.storage.blobs import (
 )
 from workspaces.storage.s3.errors import ERRORS, S3Error, s3_error_of
 from workspaces.storage.s3.listing import EVENT, ListedObject, objects_of, read_contents
+from workspaces.storage.s3.past_versions import (
+    WITHOUT_VERSIONS,
+    PastVersion,
+    markers_of,
+    past_versions_of,
+)
 from workspaces.storage.timing import timed
 
 if TYPE_CHECKING:
@@ -80,6 +87,9 @@ LARGE_BYTES = 256 * 1024
 
 CREDENTIALS_KEPT = timedelta(minutes=9)
 """boto3 renews credentials ten minutes before they expire, so the ones it returns live longer than this."""
+
+ERASE_THREADS = 16
+"""Parallel deletions of past versions. A thousand at 50 ms each take 3 s."""
 
 TRIES_MAX = 3
 PAUSE_S = 0.1
@@ -231,6 +241,61 @@ class S3Blobs:
             if not token or token == before:
                 raise Unavailable(str(self._bucket), "the listing does not end")
         yield from sorted(stats, key=attrgetter("name"))
+
+    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
+        """Delete for good what a bucket with versions still holds of some names: all versions but the newest,
+        and the marks of deletions. Return their number. A bucket without versions holds nothing.
+
+        Raises: Unavailable if the store refuses, for example because it locks objects.
+        """
+        past = [one for one in self._past_versions() if is_erased(one.key[len(self._prefix) :])]
+        # A mark hides the versions below it, so it goes after them.
+        with ThreadPoolExecutor(ERASE_THREADS) as pool:
+            for is_mark in (False, True):
+                list(pool.map(self._erase_version, [one for one in past if one.is_mark == is_mark]))
+        return len(past)
+
+    def _past_versions(self) -> Iterator[PastVersion]:
+        after: dict[str, str] = {}
+        while True:
+            page = self._versions_page(after)
+            yield from past_versions_of(page)
+            if not page.get("IsTruncated"):
+                return
+            before, after = after, markers_of(page)
+            if after == before:
+                raise Unavailable(str(self._bucket), "the listing of versions does not end")
+
+    @timed("s3", "list")
+    def _versions_page(self, after: Mapping[str, str]) -> dict[str, Any]:
+        def page() -> dict[str, Any]:
+            client = self._bucket.connected().client
+            return client.list_object_versions(
+                Bucket=self._bucket.name,
+                Prefix=self._prefix,
+                MaxKeys=self._page_keys,
+                EncodingType="url",
+                **after,
+            )
+
+        try:
+            return self._request(page)
+        except S3Error as error:
+            if error.status in WITHOUT_VERSIONS or error.code == "NotImplemented":
+                return {}
+            raise self._unavailable(error) from error
+
+    @timed("s3", "delete")
+    def _erase_version(self, past: PastVersion) -> None:
+        def delete() -> None:
+            client = self._bucket.connected().client
+            client.delete_object(Bucket=self._bucket.name, Key=past.key, VersionId=past.version)
+
+        try:
+            self._request(delete)
+        except S3Error as error:
+            if not self._is_missing(error):
+                raise self._unavailable(error) from error
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None
