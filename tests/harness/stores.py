@@ -24,7 +24,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", "postgres"])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
 ) -> Iterator[RecordStore]:
@@ -33,6 +33,10 @@ def store(
         opened = MemoryRecords(clock)
     elif request.param == "sqlite":
         opened = SqliteRecords(tmp_path / "state.db", clock=clock)
+    elif request.param == "postgres":
+        from workspaces.storage.postgres.records import PostgresRecords
+
+        opened = PostgresRecords(request.getfixturevalue("postgres_address"), clock=clock)
     else:
         from workspaces.storage.dynamodb.records import DynamoRecords
 

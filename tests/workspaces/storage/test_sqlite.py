@@ -6,7 +6,6 @@ import json
 import os
 import random
 import sqlite3
-import subprocess
 import tempfile
 import threading
 import time
@@ -16,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.race import race
-from tests.strace import ROOT, WAIT_S, environment, python, run, strace
+from tests.strace import python, run, strace
 from tests.workspaces.storage.record_writer import COUNT, GUARD
+from tests.workspaces.storage.writers import WRITER, ended, start
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Refused, Unavailable
@@ -33,7 +33,6 @@ from workspaces.storage.sqlite import (
 
 __all__ = ["strace"]
 
-WRITER = Path(__file__).parent / "record_writer.py"
 A = Key("p", "a")
 LONG_S = 600.0
 """Nobody waits for so long but for what never comes."""
@@ -326,17 +325,6 @@ class TestBadFiles:
             SqliteRecords(file)
         assert "workspace-harness" in str(caught.value.remedy)
         assert file.read_bytes() == before
-
-
-def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        python(WRITER, *arguments), env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=WAIT_S)
-    return process.returncode, output
 
 
 def as_nobody(call) -> tuple[str, str | None]:
