@@ -42,6 +42,7 @@ from tests.harness.messages_server import (
     text,
     tool_use,
 )
+from tests.machines import SOAK
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
 
@@ -413,7 +414,7 @@ class Crowd:
 
 
 def test_many_conversations_at_once_do_not_start_as_many_calls(home: Path) -> None:
-    count, model = 30, Crowd()
+    count, model = 100 if SOAK else 30, Crowd()
     with Harness.open(home, model=model, sandbox=NoSandbox("not here")) as harness:
         for number in range(count):
             due_now(harness, said(harness, key=f"c{number}"))

@@ -204,6 +204,8 @@ def _config(caller: PrincipalServices, agent: AgentRecord, form: SentForm) -> di
         "card": form.text("card") or None,
         "sandbox": form.text("sandbox") or None,
         "workspaces": kept,
+        "extract": {"enabled": form.has("extract")},
+        "sleep": {"enabled": form.has("sleep")},
     }
 
 

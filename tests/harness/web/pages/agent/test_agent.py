@@ -73,6 +73,20 @@ def test_switches_turn_settings_on_and_off(site: Site) -> None:
     assert ada.post(f"{path}/switch", name="private", do="on").status_code == 400
 
 
+def test_the_settings_turn_learning_on_and_off(site: Site) -> None:
+    ada, agents = visitor(site), site.harness.agents
+    agents.patch("assistant", {"config": {"extract": {"shared": True}}})
+    path = f"/a/{agents.get('assistant').id}"
+    page = ada.get(f"{path}?edit=1")
+    assert 'name="extract" value="1" checked' in page
+    assert 'name="sleep" value="1">' in page
+    ada.done(f"{path}/settings", name="assistant", sleep="1")
+    config = agents.get("assistant").config
+    assert (config.extract.enabled, config.sleep.enabled) == (False, True)
+    assert config.extract.shared  # what the page does not show stays
+    assert "purpose" in ada.get("/usage?by=purpose")
+
+
 def test_a_schedule_says_when_it_is_due_next(site: Site) -> None:
     ada, agents = visitor(site), site.harness.agents
     path = f"/a/{agents.get('assistant').id}"
