@@ -22,6 +22,7 @@ from harness.bootstrap.composition import PrincipalServices
 from harness.runtime.templates import root as template_root
 from harness.web.http.caller import address_of, application_of, session_of
 from harness.web.http.errors import Malformed
+from workspaces.file import size_text
 from workspaces.timestamp import Stamp, moment_of
 
 HEADERS = {
@@ -170,16 +171,6 @@ def _date(moment: datetime, now: datetime) -> str:
     return f"{moment.day} {moment:%b}" + ("" if moment.year == now.year else f" {moment.year}")
 
 
-def size(number: int) -> str:
-    """Return a number of bytes as people write it."""
-    amount, unit = float(number), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
-
-
 def count(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
@@ -204,6 +195,6 @@ def _environment() -> Any:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters.update(size=size, count=count, dollars=dollars)
+    environment.filters.update(size=size_text, count=count, dollars=dollars)
     environment.globals.update(link=link)
     return environment
