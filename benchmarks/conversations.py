@@ -25,9 +25,11 @@ from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.conversations.export import exported
 from harness.conversations.queue_state import NextEvent
+from harness.conversations.turn_start import TurnStart, start_of
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
+from harness.prompts.turn_log import TurnLog
 from harness.transcripts.outcome import Ending
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
@@ -58,6 +60,11 @@ class Place:
 
     def transcript(self, conversation: Conversation) -> Transcript:
         return self.conversations.transcript(conversation)
+
+    def log(self, start: TurnStart) -> TurnLog:
+        conversation = start.conversation
+        prompt_log = self.conversations.prompt_log(conversation)
+        return TurnLog(self.transcript(conversation), prompt_log, start.right)
 
 
 def main() -> None:
@@ -96,11 +103,9 @@ def _begun_and_appended(
 def begun(here: Place, number: int) -> None:
     """As whoever waits for the answer does it: nothing is before the event."""
     event = Event.said(f"e{number}", "c1", TEXT)
-    opening = here.inbox.opening(AGENT, event)
-    assert opening is not None
-    entry = said(2 * number - 1, TEXT, event.id)
-    _, also = here.inbox.opened(opening, entry.turn_id, entry.number)
-    here.transcript(opening.conversation).open(entry, opening.bid, *also)
+    start = here.inbox.start(AGENT, event)
+    assert start is not None
+    start.write(here.log(start), said(2 * number - 1, TEXT, event.id))
 
 
 def begun_from_the_line(here: Place, number: int) -> None:
@@ -110,9 +115,8 @@ def begun_from_the_line(here: Place, number: int) -> None:
     assert accepted.lease is not None
     conversation, lease, waiting = accepted.conversation, accepted.lease, accepted.first
     assert waiting is not None
-    entry = said(2 * number - 1, TEXT, event.id)
-    _, also = here.inbox.beginning(conversation, waiting, entry.turn_id, entry.number)
-    here.transcript(conversation).append(entry, lease, *also)
+    start = start_of(conversation, waiting, lease)
+    start.write(here.log(start), said(2 * number - 1, TEXT, event.id))
 
 
 def finish(here: Place, number: int) -> None:

@@ -3,9 +3,8 @@
 These are the batches; all but the first are under the lease's guard:
 
     accept    claim · event · tail · the job that looks after the conversation · the lease, if it is free
-    begin     head, with `running` · the turn's first entry
-    open      the records of `accept` and `begin` in one batch, for an event that has nothing before it and
-              whose turn is already prepared
+    begin     head, with `running` · the turn's first entry and its first request. For an event that has
+              nothing before it, and whose caller waits, also the records of `accept` (`turn_start`)
     finish    the outcome into the claim · head, with nothing running · delete the event · delete the job,
               after the last event · release the lease, if its holder has nothing more to do here
     pause     the turn waits for a person or a client: the claim says so · head, with `paused` and nothing
@@ -39,7 +38,6 @@ from datetime import timedelta
 
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
 from harness.conversations.queue_state import (
-    EMPTY_HEAD,
     NextEvent,
     PausedTurn,
     QueueHead,
@@ -49,14 +47,16 @@ from harness.conversations.queue_state import (
     RunningTurn,
     is_idle,
     is_large,
+    moved_head,
 )
 from harness.conversations.queued_event import (
     AlsoWritten,
-    Opening,
     QueueChange,
     QueuedEvent,
+    QueuePlace,
     nothing_also,
 )
+from harness.conversations.turn_start import TurnStart
 from harness.jobs.job import Job, Jobs, wish_key
 from harness.messages.event import SHARED_KEY, Event, body_hash_of
 from harness.transcripts.outcome import Ending
@@ -68,7 +68,6 @@ from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, Not
 from workspaces.ids import AgentId, TurnId
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import (
-    Check,
     Condition,
     Delete,
     Item,
@@ -151,12 +150,11 @@ class EventQueue:
                     conversation = None
         raise Busy("the conversation", holder="too many callers at once")
 
-    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
-        """Return an opening for a caller that is ready to begin the event's turn.
+    def start(self, agent_id: AgentId, event: Event) -> TurnStart | None:
+        """Return the start of the event's turn, for a caller that waits for the answer.
 
         Return None if the event must be accepted instead: it was delivered before, is an answer, is large,
         has an event or a turn before it, or is for the conversation that runs share. Nothing is written yet.
-        If another event comes first, the caller's preparation is useless.
         """
         if event.is_answer or event.conversation_key == SHARED_KEY:
             return None
@@ -169,66 +167,41 @@ class EventQueue:
         if isinstance(expect, Claim):
             return None
         found = self._conversations.found_or_new(agent_id, event.conversation_key)
-        if isinstance(found, New):
-            conversation, made, session = found.conversation, found.changes, found.session
-            head, tail = EMPTY_HEAD, None
-        else:
-            conversation, made, session = found, (found.exists,), None
-            head, tail = self._queue(conversation).ends()
+        conversation, session = (
+            (found.conversation, found.session) if isinstance(found, New) else (found, None)
+        )
+        head, tail = self._queue(conversation).ends()
         bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
         if bid is None or head.paused is not None:
             return None
-        return Opening(
+        place = self._place(
+            found, event, event_json, tail, claim=claim, body=body, expect=expect, is_alone=True
+        )
+        return TurnStart(
             conversation=conversation,
-            made=made,
-            session=session,
             event=event,
-            stated=event_json,
-            body=body,
-            claim=claim,
-            expect=expect,
-            bid=bid,
+            number=place.number,
             head=head,
-            tail=tail,
+            ends=place.ends,
+            right=bid,
+            place=place,
+            session=session,
         )
 
-    def opened(
-        self, opening: Opening, turn_id: TurnId, first: int, *, uses_caller_model: bool = False
-    ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
-        """Return the turn that begins, and the changes to write with its first entry under the
-        opening's bid."""
-        conversation, queue = opening.conversation, self._queue(opening.conversation)
-        claim, expect = opening.claim, opening.expect
-        about = _about(conversation, opening.number)
-        claimed = self._claims.made(claim, opening.body, about, expect)
-        joined, ends = queue.joined(opening.event, opening.stated, opening.tail)
-        running = RunningTurn(
-            number=opening.number,
-            event=opening.event,
-            turn_id=turn_id,
-            first=first,
-            attempt=1,
-            head=opening.head,
-            uses_caller_model=uses_caller_model,
-        )
-        begun = QueueHead(opening.head.counter, opening.number + 1, ends, running.as_json())
-        job = self._jobs.wanted_anew(self._job_of(conversation))
-        return running, (*opening.made, claimed, *joined, queue.moved(begun), *job)
-
-    def refuse(self, opening: Opening, why: Failure) -> None:
-        """Record that the event failed before anything happened, so that it may be sent again.
+    def refuse(self, start: TurnStart, why: Failure) -> None:
+        """Record that an event failed before it entered the queue, so that it may be sent again.
 
         Raises: Conflict when it was sent again in the meantime.
         """
-        about = _about(opening.conversation, 0)
-        claim, body, expect = opening.claim, opening.body, opening.expect
-        refused = self._claims.refused(claim, body, about, expect, _error_json(why))
-        self._records.write(*opening.made, refused)
+        if isinstance(start.place, QueuePlace):
+            about = _about(start.conversation, 0)
+            refused = self._claims.refused(start.place.claim, about, _error_json(why))
+            self._records.write(*start.place.exists, refused)
 
-    def lost(self, opening: Opening) -> None:
+    def lost(self, start: TurnStart) -> None:
         """Delete the large values of a new conversation: another caller created it first."""
-        if opening.session is not None:
-            self._conversations.transcript(opening.conversation).erase()
+        if start.session is not None:
+            self._conversations.transcript(start.conversation).erase()
 
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
@@ -260,38 +233,14 @@ class EventQueue:
         first = queue.first(head, end)
         if first is None and tail is not None and head.next < end:  # all were withdrawn
             moved = replace(head, next=end, bytes=tail.value["bytes"])
-            self._write_guarded(lease, queue.moved(moved))
+            self._write_guarded(lease, moved_head(conversation.id, moved))
         return first
-
-    def beginning(
-        self,
-        conversation: Conversation,
-        waiting: NextEvent,
-        turn_id: TurnId,
-        first: int,
-        *,
-        uses_caller_model: bool = False,
-    ) -> tuple[RunningTurn, tuple[RecordChange, ...]]:
-        """Return the turn that begins, and the changes to write with its first entry."""
-        ends = waiting.item.value["ends"]
-        running = RunningTurn(
-            number=waiting.number,
-            event=waiting.event,
-            turn_id=turn_id,
-            first=first,
-            attempt=1,
-            head=waiting.head,
-            uses_caller_model=uses_caller_model,
-        )
-        head = QueueHead(waiting.head.counter, waiting.number + 1, ends, running.as_json())
-        still_there = Check(waiting.item.key, waiting.item.counter)
-        return running, (still_there, self._queue(conversation).moved(head))
 
     def resume(self, conversation: Conversation, running: RunningTurn, lease: Lease) -> RunningTurn:
         """Count another attempt at an interrupted turn before it is made."""
         again = replace(running, attempt=running.attempt + 1)
         head = replace(running.head, running=again.as_json())
-        self._write_guarded(lease, self._queue(conversation).moved(head))
+        self._write_guarded(lease, moved_head(conversation.id, head))
         return again
 
     def finish(
@@ -358,7 +307,7 @@ class EventQueue:
             head = replace(head, running=running.as_json(), paused=None)
         return running, (
             Delete(waiting.item.key, expect=waiting.item.counter),
-            self._queue(conversation).moved(head),
+            moved_head(conversation.id, head),
             *self._point_to(conversation, waiting.event, paused.event),
             *self._update_claim(conversation, paused.event, rest),
         )
@@ -372,7 +321,7 @@ class EventQueue:
         head = replace(self._queue(conversation).head(), paused=None)
         return (
             Delete(paused.item.key),
-            self._queue(conversation).moved(head),
+            moved_head(conversation.id, head),
             *outcome,
         )
 
@@ -494,15 +443,21 @@ class EventQueue:
         queue = self._queue(conversation)
         head, tail = queue.ends()
         is_alone = is_idle(head, tail)
-        number: int = tail.value["next"] if tail else 1
         queue.check_capacity(head, tail, event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
-        claimed = self._claims.made(claim, body, _about(conversation, number), expect)
         stored_event = queue.store_event(event_json)
-        (put, moved), _ = queue.joined(event, stored_event, tail)
-        bids, job = bid.changes if bid else (), self._job(conversation, is_alone=is_alone)
+        place = self._place(
+            conversation,
+            event,
+            stored_event,
+            tail,
+            claim=claim,
+            body=body,
+            expect=expect,
+            is_alone=is_alone,
+        )
         try:
-            counters = self._records.write(*bids, conversation.exists, claimed, put, moved, *job)
+            counters = self._records.write(*(bid.changes if bid else ()), *place.changes)
         except Conflict:
             queue.forget(stored_event)
             raise
@@ -511,12 +466,38 @@ class EventQueue:
                 self._leases.lose(bid)
             raise
         if bid is None:
-            return QueuedEvent(conversation, claim, number, is_new=True)
+            return QueuedEvent(conversation, claim, place.number, is_new=True)
         first = None
         if is_alone:  # if the head has moved since, the batch that begins the turn conflicts
             _, _, counter, *_ = counters
-            first = NextEvent(number, event, Item(put.key, put.value, counter), head)
-        return QueuedEvent(conversation, claim, number, bid.won(counters), first, is_new=True)
+            item = Item(place.event.key, place.event.value, counter)
+            first = NextEvent(place.number, event, item, head)
+        return QueuedEvent(conversation, claim, place.number, bid.won(counters), first, is_new=True)
+
+    def _place(
+        self,
+        found: Conversation | New,
+        event: Event,
+        stored_event: JsonObject,
+        tail: Item | None,
+        *,
+        claim: Key,
+        body: str,
+        expect: Condition,
+        is_alone: bool,
+    ) -> QueuePlace:
+        """Return the changes with which an event enters the queue."""
+        is_new = isinstance(found, New)
+        conversation = found.conversation if is_new else found
+        item, moved = self._queue(conversation).joined(event, stored_event, tail)
+        about = _about(conversation, moved.value["next"] - 1)
+        return QueuePlace(
+            exists=found.changes if is_new else (found.exists,),
+            claim=self._claims.made(claim, body, about, expect),
+            event=item,
+            tail=moved,
+            job=self._job(conversation, is_alone=is_alone),
+        )
 
     def _job(self, conversation: Conversation, *, is_alone: bool) -> tuple[RecordChange, ...]:
         """Return the changes for the job that looks after an event."""
@@ -561,7 +542,9 @@ class EventQueue:
             lets_go = is_last or bool(job)
             guard = self._leases.releasing(lease) if lets_go else lease.guard
             try:
-                self._records.write(guard, *change.ending, queue.moved(head), *gone, *job, *also)
+                self._records.write(
+                    guard, *change.ending, moved_head(conversation.id, head), *gone, *job, *also
+                )
             except Conflict as conflict:
                 if job and conflict.name == str(wish_key(_job_id(conversation))):
                     job = ()  # another caller has just added an event: the job stays

@@ -226,18 +226,11 @@ class QueueState:
 
     # changes
 
-    def moved(self, head: QueueHead) -> Put:
-        paused = {"paused": head.paused} if head.paused is not None else {}
-        value = {"next": head.next, "bytes": head.bytes, "running": head.running, **paused}
-        return Put(self._head_key, value, head.counter)
-
     def unmoved(self, head: QueueHead) -> Check:
-        return Check(self._head_key, head.counter)
+        return Check(_head_key(self._conversation_id), head.counter)
 
-    def joined(
-        self, event: Event, stored_event: JsonObject, tail: Item | None
-    ) -> tuple[tuple[Put, Put], int]:
-        """Return the changes that put an event behind the tail, and the bytes of all events so far."""
+    def joined(self, event: Event, stored_event: JsonObject, tail: Item | None) -> tuple[Put, Put]:
+        """Return the event's record behind the tail, and the tail behind that."""
         number: int = tail.value["next"] if tail else 1
         size = event.size_bytes
         ends: int = size + (tail.value["bytes"] if tail else 0)
@@ -245,7 +238,7 @@ class QueueState:
         item = Put(self._event_key(number), value, ABSENT)
         counter = tail.counter if tail else ABSENT
         moved = Put(Key(self._partition, "tail"), {"next": number + 1, "bytes": ends}, counter)
-        return (item, moved), ends
+        return item, moved
 
     def ending(self, turn_id: TurnId) -> Put:
         """Return the record that asks the lease holder to end this turn."""
@@ -275,15 +268,18 @@ class QueueState:
         return item
 
     @property
-    def _head_key(self) -> Key:
-        return Key(self._partition, "head")
-
-    @property
     def _cancel_key(self) -> Key:
         return Key(self._partition, "cancel")
 
     def _event_key(self, number: int) -> Key:
         return Key(self._partition, f"{number:012}")
+
+
+def moved_head(conversation_id: ConversationId, head: QueueHead) -> Put:
+    """Return the change that moves the head of a queue."""
+    paused = {"paused": head.paused} if head.paused is not None else {}
+    value = {"next": head.next, "bytes": head.bytes, "running": head.running, **paused}
+    return Put(_head_key(conversation_id), value, head.counter)
 
 
 def is_idle(head: QueueHead, tail: Item | None) -> bool:
@@ -294,6 +290,10 @@ def is_idle(head: QueueHead, tail: Item | None) -> bool:
 def is_large(event_json: JsonObject) -> bool:
     """Return True if the event is too large for a record that has other fields too."""
     return len(_JSON.encode(event_json).encode()) > VALUE_BYTES_MAX // 2
+
+
+def _head_key(conversation_id: ConversationId) -> Key:
+    return Key(queue_partition(conversation_id), "head")
 
 
 def _is_full(waiting: int, waiting_bytes: int) -> TooMany | None:

@@ -1,4 +1,4 @@
-"""Describe events that enter the queue: those that are accepted, and those whose turn may begin at once."""
+"""Describe events in the queue, and the changes that take them out of it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from harness.conversations.conversation import Conversation
 from harness.conversations.queue_state import NextEvent, QueueHead
-from harness.messages.event import Event
-from harness.transcripts.session import Session
-from workspaces.coordination.lease import Bid, Lease
-from workspaces.storage.records import Condition, Item, JsonObject, Key, Put, RecordChange
+from workspaces.coordination.lease import Lease
+from workspaces.storage.records import Key, Put, RecordChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +27,29 @@ class QueuedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """An event that has nothing before it.
+class QueuePlace:
+    """The changes with which an event enters the queue. They are one batch, alone or with others."""
 
-    Its turn may begin in the batch that accepts it; until then none of its records are written.
-    """
-
-    conversation: Conversation
-    made: tuple[RecordChange, ...]
+    exists: tuple[RecordChange, ...]
     """The check that the conversation exists; the changes that create it if it is new."""
-    session: Session | None
-    """The first session of a new conversation; it has no entries yet."""
-    event: Event
-    stated: JsonObject
-    body: str
-    """The hash of the event's body."""
-    claim: Key
-    expect: Condition
-    bid: Bid
-    head: QueueHead
-    tail: Item | None
+    claim: Put
+    event: Put
+    tail: Put
+    job: tuple[RecordChange, ...]
+
+    @property
+    def changes(self) -> tuple[RecordChange, ...]:
+        return (*self.exists, self.claim, self.event, self.tail, *self.job)
 
     @property
     def number(self) -> int:
-        """The event's place in the queue, if it gets one."""
-        return self.tail.value["next"] if self.tail else 1
+        """The event's number in the queue."""
+        return self.tail.value["next"] - 1
 
-    def accepted(self, lease: Lease) -> QueuedEvent:
-        return QueuedEvent(self.conversation, self.claim, self.number, lease, is_new=True)
+    @property
+    def ends(self) -> int:
+        """Bytes of all events up to this one."""
+        return self.tail.value["bytes"]
 
 
 AlsoWritten = Callable[[], tuple[RecordChange, ...]]

@@ -49,14 +49,14 @@ from harness.messages.progress import (
     Waiting,
 )
 from harness.models.port import Model
-from harness.prompts.prompt_log import PromptLog
+from harness.prompts.prompt_log import ReceiptDraft
 from harness.prompts.prompt_request import PromptRequest, flushing
+from harness.prompts.turn_log import TurnLog
 from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.templates import render
 from harness.tools.port import Toolset
-from harness.transcripts.transcript import Entry, EntryKind, Transcript, TranscriptWindow
+from harness.transcripts.transcript import Entry, EntryKind, TranscriptWindow
 from workspaces.clock import Clock
-from workspaces.coordination.lease import Lease
 from workspaces.ids import TurnId
 from workspaces.timestamp import stamp_of
 
@@ -91,9 +91,7 @@ class Compaction:
     config: SessionCompaction
     model: Model
     toolset: Toolset
-    transcript: Transcript
-    prompt_log: PromptLog
-    lease: Lease
+    log: TurnLog
     clock: Clock
     turn_id: TurnId
 
@@ -208,9 +206,8 @@ class _Work:
 
     def _keep(self, prompt: PromptRequest) -> None:
         """Store the request before it is sent: it shows memory to a model that may write."""
-        turn_id, lease = self._with.turn_id, self._with.lease
-        name = self._with.model.name
-        self._with.prompt_log.record(prompt, turn_id, name, lease, purpose="flush")
+        turn_id, name = self._with.turn_id, self._with.model.name
+        self._with.log.append(receipt=ReceiptDraft(prompt, turn_id, name, purpose="flush"))
 
     async def summary(self, covered: Cover, prompt: PromptRequest) -> str | Unusable:
         messages = [one for one in prompt.said if one.number <= covered.until]
@@ -240,9 +237,8 @@ class _Work:
         system = (*carried, *window.system_until(covered.until))
         entry = replace(written, usage=self._usage, covers=covered.until, system=system)
         session = replace(session, window_from=covered.until + 1, summary=entry.number, failed_at=0)
-        session = await run_in_thread(
-            self._with.transcript.compact, entry, session, self._with.lease
-        )
+        log = self._with.log
+        session = await run_in_thread(log.transcript.compact, entry, session, log.lease)
         entries = (*self._window.entries, entry)
         kept = tuple(one for one in entries if one.number >= session.window_from)
         remarks = (*self._remarks, _compacted(covered.until))
@@ -250,7 +246,8 @@ class _Work:
 
     async def failed(self, why: Unusable, characters: int) -> Compacted:
         session = replace(self._window.session, failed_at=characters)
-        session = await run_in_thread(self._with.transcript.moved, session, self._with.lease)
+        log = self._with.log
+        session = await run_in_thread(log.transcript.moved, session, log.lease)
         remarks = (*self._remarks, Remark("summary_failed", f"{why.reason}. {_AS_IT_WAS}"))
         return Compacted(replace(self._window, session=session), remarks)
 
@@ -267,7 +264,7 @@ class _Work:
         return Entry(self._window.next_number, at, self._with.turn_id, message, kind=kind)
 
     async def _store(self, entry: Entry) -> None:
-        await run_in_thread(self._with.transcript.append, entry, self._with.lease)
+        await run_in_thread(self._with.log.append, entry)
         self._window = replace(self._window, entries=(*self._window.entries, entry))
 
 

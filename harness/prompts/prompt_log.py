@@ -27,8 +27,7 @@ from harness.context.receipt import (
 from harness.context.snapshot import ShownState, Snapshot, snapshot_of
 from harness.prompts.prompt_request import PromptRequest
 from harness.transcripts.large_values import LargeValues
-from workspaces.coordination.lease import Lease
-from workspaces.errors import Conflict, LeaseLost, NotFound
+from workspaces.errors import NotFound
 from workspaces.ids import ConversationId, TurnId
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import Delete, Item, JsonObject, Key, Put, RecordStore, with_prefix
@@ -41,10 +40,23 @@ _LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiptDraft:
+    """A request that is about to be sent, with what its receipt says besides."""
+
+    prompt: PromptRequest
+    turn_id: TurnId
+    model: str
+    remarks: tuple[Remark, ...] = ()
+    purpose: RequestPurpose = "turn"
+    also_shown: tuple[ShownPart, ...] = ()
+    """Memory that stands in the messages."""
+
+
+@dataclass(frozen=True, slots=True)
 class PendingWrite:
     """The records of a request that is about to be stored."""
 
-    prompt: PromptRequest
+    draft: ReceiptDraft
     receipt: Receipt
     changes: tuple[Put, ...]
 
@@ -75,69 +87,35 @@ class PromptLog:
             self._load()
         return self._held
 
-    def record(
-        self,
-        prompt: PromptRequest,
-        turn_id: TurnId,
-        model: str,
-        lease: Lease,
-        *,
-        remarks: tuple[Remark, ...] = (),
-        purpose: RequestPurpose = "turn",
-    ) -> Receipt:
-        """Store a request before it is sent, with the remarks on it.
-
-        Raises: LeaseLost when another process holds the conversation now.
-        """
-        writer = str(lease.generation)
-        pending_write = self.prepare(
-            prompt, turn_id, model, writer, remarks=remarks, purpose=purpose
-        )
-        try:
-            self._records.write(lease.guard, *pending_write.changes)
-        except Conflict as conflict:
-            raise LeaseLost(lease.key) from conflict
-        self.mark_written(pending_write)
-        return pending_write.receipt
-
-    def prepare(
-        self,
-        prompt: PromptRequest,
-        turn_id: TurnId,
-        model: str,
-        writer: str,
-        *,
-        remarks: tuple[Remark, ...] = (),
-        purpose: RequestPurpose = "turn",
-        also_shown: tuple[ShownPart, ...] = (),
-    ) -> PendingWrite:
-        """Return the records to write before the request is sent. `also_shown` is memory in its messages.
+    def prepare(self, draft: ReceiptDraft, writer: str) -> PendingWrite:
+        """Return the records to write before the request is sent.
 
         `writer` identifies the process that holds the lease, or bids for it.
         """
         self.held()
-        at = stamp_of(prompt.held.asked_at)
+        prompt = draft.prompt
         new_receipt = receipt(
             number=self._receipts + 1,
-            at=at,
-            turn_id=turn_id,
-            model=model,
+            at=stamp_of(prompt.held.asked_at),
+            turn_id=draft.turn_id,
+            model=draft.model,
             shown=prompt.held,
             history=prompt.said,
             pruning=prompt.pruning,
             request=prompt.request,
-            remarks=remarks,
-            purpose=purpose,
-            also_shown=also_shown,
+            remarks=draft.remarks,
+            purpose=draft.purpose,
+            also_shown=draft.also_shown,
         )
         new_parts = [] if prompt.news is None else [self._new_part(prompt, writer)]
         put = self._put(f"receipt:{_digits(new_receipt.number)}", new_receipt.as_json(), writer)
-        return PendingWrite(prompt, new_receipt, (*new_parts, put))
+        return PendingWrite(draft, new_receipt, (*new_parts, put))
 
     def mark_written(self, pending_write: PendingWrite) -> None:
         """Note that the records have been written."""
-        self._held, self._receipts = pending_write.prompt.held, pending_write.receipt.number
-        self._unavailable |= pending_write.prompt.unavailable
+        prompt = pending_write.draft.prompt
+        self._held, self._receipts = prompt.held, pending_write.receipt.number
+        self._unavailable |= prompt.unavailable
 
     def receipts(self) -> list[Receipt]:
         found = with_prefix(self._records, self._partition, "receipt:")

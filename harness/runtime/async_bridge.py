@@ -30,17 +30,12 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 Work = Callable[[], None]
-ForGood = Callable[[], None]
 
 IDLE_S_MAX = 5.0
 """Seconds an idle thread waits for more work."""
 
 STOP_S_MAX = 10.0
 """Seconds an interrupted turn may take to clean up."""
-
-
-class GivenUp(Exception):
-    """A call was abandoned by its caller. Raised in its thread, before the call has any lasting effect."""
 
 
 async def run_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -197,26 +192,6 @@ async def run_or_undo(call: Callable[[], T], undo: Callable[[T], None]) -> T:
         raise
 
 
-async def run_or_abandon(call: Callable[[ForGood], T], undo: Callable[[T], None]) -> T:
-    """Run a call that first waits for others, in a thread of its own. If the caller is cancelled, abandon or
-    undo it.
-
-    `call` receives a function that it must call before its first lasting effect. If the caller was cancelled
-    before that, this function raises GivenUp in the thread. If the caller is cancelled later, the call is
-    undone.
-    """
-    point = _PointOfNoReturn()
-    running = _start(call, point.passed)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        if point.closed():
-            running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        else:
-            await _undone(running, undo)
-        raise
-
-
 async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None:
     async def undone() -> None:
         await asyncio.wait({running})
@@ -226,26 +201,6 @@ async def _undone(running: asyncio.Future[T], undo: Callable[[T], None]) -> None
 
     with suppress(asyncio.CancelledError):
         await completed(undone())
-
-
-class _PointOfNoReturn:
-    """The point that a thread passes, or that its cancelled caller closes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_passed = self._is_closed = False
-
-    def passed(self) -> None:
-        with self._lock:
-            if self._is_closed:
-                raise GivenUp
-            self._is_passed = True
-
-    def closed(self) -> bool:
-        """Close the point. Return True if the thread had not passed it."""
-        with self._lock:
-            self._is_closed = not self._is_passed
-            return self._is_closed
 
 
 class UnderWay(Generic[T]):

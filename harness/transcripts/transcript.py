@@ -234,28 +234,30 @@ class Transcript:
                     found = part.text
         return found
 
-    def append(self, entry: Entry, lease: Lease, *also: RecordChange) -> None:
+    def append(self, entry: Entry, right: Lease | Bid, *also: RecordChange) -> Lease:
         """Append the next entry, and write the changes in `also` in the same batch.
 
+        With a bid, the batch acquires the lease too. Return the lease.
+
         Raises: LeaseLost when another process holds the conversation now; Conflict when a condition of
-        another change failed.
+        another change failed. Then nothing was written.
         """
-        self.extend((entry,), lease, *also)
+        return self.extend((entry,), right, *also)
 
     def extend(
         self,
         entries: Sequence[Entry],
-        lease: Lease,
+        right: Lease | Bid,
         *also: RecordChange,
         note: Callable[[CommitPuts], None] | None = None,
-    ) -> None:
+    ) -> Lease:
         """Append several entries in one batch, as `append` does.
 
         `note` records the usage of the last entry.
         """
         note = note or _nothing_to_note
         try:
-            puts = [self._put(entry, str(lease.generation)) for entry in entries]
+            puts = [self._put(entry, right.writer) for entry in entries]
         except Failure:
             note(lambda noted: self._records.write(*noted))
             raise
@@ -265,28 +267,21 @@ class Transcript:
 
             The usage sums come first, but the entries show whether a batch has arrived.
             """
-            return self._records.write(lease.guard, *noted, *puts, *also)[: len(noted)]
+            counters = self._records.write(*right.changes, *noted, *puts, *also)
+            won.append(right.won(counters))
+            return counters[: len(noted)]
 
+        won: list[Lease] = []
         try:
             note(write)
         except Conflict as conflict:
-            if lease.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
-                raise LeaseLost(lease.key) from conflict
+            if right.is_lost_by(conflict) or conflict.name in {str(put.key) for put in puts}:
+                raise LeaseLost(right.key) from conflict
             raise
         if self._on_append is not None:
             for entry in entries:
                 self._on_append(entry.number)
-
-    def open(self, entry: Entry, bid: Bid, *also: RecordChange) -> Lease:
-        """Append the next entry and acquire the lease in the same batch.
-
-        Raises: Conflict when another process came first; then nothing was written.
-        """
-        put = self._put(entry, bid.mark)
-        lease = bid.won(self._records.write(*bid.changes, put, *also))
-        if self._on_append is not None:
-            self._on_append(entry.number)
-        return lease
+        return won[-1] if won else right.won(())  # the answer to a batch with usage may be lost
 
     def moved(self, session: Session, lease: Lease, *first: Put) -> Session:
         """Update the newest session, and write `first` in the same batch.

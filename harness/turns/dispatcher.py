@@ -1,9 +1,9 @@
 """Route an event to a turn, exactly once.
 
-The long way is: enqueue → wait in the queue → acquire the lease → build the prompt → run the turn → outcome.
-There is a short way for an event that has nothing before it and whose caller waits for the answer: build the
-prompt → write claim, queue place, lease and first entry in one batch → run the turn → outcome. If another
-event comes first, the prepared prompt is thrown away and the event goes the long way.
+An event waits in the queue until it is first, and the caller that runs it holds the lease. Its turn is
+prepared, and one batch makes the turn begin (`conversations/turn_start`). An event may have nothing before it
+and a caller that waits for the answer. It then enters the queue in that same batch, which also acquires the
+lease. If another event comes first, that batch is refused, and the event is queued.
 
 A caller that waits for an answer does the work. When the lease of the conversation is free, the caller's task
 acquires it. It runs the first event in the queue, and goes on until its own event is done. So the queue moves
@@ -40,7 +40,8 @@ from harness.agents.record import AgentRecord
 from harness.conversations.conversation import Conversation
 from harness.conversations.event_status import EventStatus, GivenBack, state_of
 from harness.conversations.queue_state import NextEvent
-from harness.conversations.queued_event import Opening, QueuedEvent
+from harness.conversations.queued_event import QueuedEvent
+from harness.conversations.turn_start import TurnStart
 from harness.jobs.heartbeat import kept_alive
 from harness.messages.client_tool import check_names
 from harness.messages.event import Event
@@ -48,19 +49,17 @@ from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, Queued, silent
 from harness.prompts.compaction import Compacted
 from harness.runtime.async_bridge import (
-    ForGood,
     run_in_thread,
-    run_or_abandon,
     run_or_undo,
     run_shielded,
 )
 from harness.transcripts.approval import pending
 from harness.transcripts.outcome import Ending, Outcome, ending_of, outcome_of
-from harness.turns.broadcast import Channel, ChannelClosed, Subscriber, both
+from harness.turns.broadcast import ChannelClosed, Subscriber, both
 from harness.turns.turn_dependencies import TurnDependencies
-from harness.turns.turn_runner import Opened, TurnRunner
+from harness.turns.turn_runner import StartedTurn, TurnRunner
 from workspaces.coordination.lease import Lease
-from workspaces.errors import Busy, Conflict, Failure, LeaseLost, NotFound
+from workspaces.errors import Busy, Failure, LeaseLost, NotFound
 from workspaces.ids import AgentId
 
 LOOK_S_MIN, LOOK_S_MAX = 0.01, 0.5
@@ -86,15 +85,52 @@ class Dispatcher(TurnDependencies):
 
         Raises: the same errors as `EventQueue.accept`.
         """
-        async with self._waiter_lock(f"{agent.id} {event.conversation_key}"):  # in order of arrival
-            received = await self._receive(agent, event, emit)
+        received = await self._receive(agent, event, emit)
         if isinstance(received, QueuedEvent):
             return await self.wait(received, emit)
+        runner, turn = received
+        conversation, lease = runner.conversation, runner.log.lease
         outcome = None
         with suppress(LeaseLost):
-            async with self._holding(received.runner.lease):
-                outcome = await received.run()
-        return outcome or await self._wait_for_outcome(received.accepted, emit)
+            async with self._holding(lease), runner.slot:
+                with self.broadcaster.channel(conversation.id) as channel:
+                    runner.publish_to(channel, turn)
+                    outcome = await runner.run(turn)
+        claim = conversation.claim_key(event.id)
+        accepted = QueuedEvent(conversation, claim, turn.running.number, lease, is_new=True)
+        return outcome or await self._wait_for_outcome(accepted, emit)
+
+    async def _receive(
+        self, agent: AgentRecord, event: Event, emit: Emit
+    ) -> QueuedEvent | tuple[TurnRunner, StartedTurn]:
+        """Make the event's turn begin if nothing is before it; else put the event into the queue.
+
+        An event whose turn could not begin, because another came first, goes into the queue too.
+        """
+        self._check_event(agent, event)
+        async with self._waiter_lock(f"{agent.id} {event.conversation_key}"):  # in order of arrival
+            start = await run_in_thread(self.event_queue.start, agent.id, event)
+            if start is not None:
+                runner = TurnRunner(
+                    self,
+                    start.conversation,
+                    start.right,
+                    emit,
+                    caller_waits=True,
+                    caller_owns_event=True,
+                )
+                turn = await self._begin(runner, start)
+                if turn is not None:
+                    return runner, turn
+            return await self.enqueue(agent, event)
+
+    async def _begin(self, runner: TurnRunner, start: TurnStart) -> StartedTurn | None:
+        try:
+            return await runner.begin(start)
+        except asyncio.CancelledError:
+            with suppress(Failure):  # no lease was acquired, or it expires by itself
+                await run_shielded(self.leases.release, runner.log.lease)
+            raise
 
     async def enqueue(self, agent: AgentRecord, event: Event) -> QueuedEvent:
         """Put an event into the queue durably.
@@ -148,14 +184,13 @@ class Dispatcher(TurnDependencies):
             await run_in_thread(self.conversations.check_at_rest, conversation)
             with self.broadcaster.channel(conversation.id) as channel:
                 runner = TurnRunner(
-                    dependencies=self,
-                    conversation=conversation,
-                    lease=lease,
+                    self,
+                    conversation,
+                    lease,
+                    both(emit, channel.emit),
                     caller_waits=True,
                     caller_owns_event=True,
-                    emit=both(emit, channel.emit),
                     channel=channel,
-                    began=self.clock.monotonic(),
                 )
                 return await runner.compact()
 
@@ -223,16 +258,7 @@ class Dispatcher(TurnDependencies):
             if paused is None or number not in (None, paused.number):
                 return False
             with self.broadcaster.channel(conversation.id) as channel:
-                runner = TurnRunner(
-                    dependencies=self,
-                    conversation=conversation,
-                    lease=lease,
-                    caller_waits=False,
-                    caller_owns_event=False,
-                    emit=channel.emit,
-                    channel=channel,
-                    began=self.clock.monotonic(),
-                )
+                runner = TurnRunner(self, conversation, lease, channel.emit, channel=channel)
                 await run_shielded(runner.abandon, paused, "cancelled")
         return True
 
@@ -273,42 +299,6 @@ class Dispatcher(TurnDependencies):
         """
         check_names(event.tools, (tool.name for tool in self.tools))
         return (event.on_busy or agent.config.on_busy) == "reject"
-
-    async def _receive(self, agent: AgentRecord, event: Event, emit: Emit) -> QueuedEvent | Opened:
-        """Begin the event's turn if nothing is before it and no other event comes first; else enqueue the
-        event."""
-        rejects = self._check_event(agent, event)
-
-        def receive(for_good: ForGood) -> QueuedEvent | Opened:
-            opening = self.event_queue.opening(agent.id, event)
-            if opening is not None:
-                try:
-                    return self._opening_runner(opening, emit).open(opening, for_good)
-                except Conflict:  # another event came first: take the long way
-                    self.event_queue.lost(opening)
-            for_good()
-            return self.event_queue.accept(agent.id, event, rejects=rejects)
-
-        def give_up(received: QueuedEvent | Opened) -> None:
-            if isinstance(received, Opened):
-                received.end()
-            else:
-                self._give_up(received)
-
-        return await run_or_abandon(receive, give_up)
-
-    def _opening_runner(self, opening: Opening, emit: Emit) -> TurnRunner:
-        """Return a turn runner whose channel has no subscribers until the turn has begun."""
-        return TurnRunner(
-            dependencies=self,
-            conversation=opening.conversation,
-            lease=opening.bid.unwon,
-            caller_waits=True,
-            caller_owns_event=True,
-            emit=emit,
-            channel=Channel(),
-            began=self.clock.monotonic(),
-        )
 
     async def _wait_for_outcome(self, accepted: QueuedEvent, emit: Emit) -> Outcome:
         """Work on the queue whenever the conversation is free, until the event is done."""
@@ -358,14 +348,13 @@ class Dispatcher(TurnDependencies):
             with self.broadcaster.channel(conversation.id) as channel:
                 publish = both(emit, channel.emit) if caller_waits else channel.emit
                 runner = TurnRunner(
-                    dependencies=self,
-                    conversation=conversation,
-                    lease=lease,
+                    self,
+                    conversation,
+                    lease,
+                    publish,
                     caller_waits=caller_waits,
                     caller_owns_event=caller_owns_event,
-                    emit=publish,
                     channel=channel,
-                    began=self.clock.monotonic(),
                 )
                 if isinstance(event, NextEvent):
                     await runner.take(event)

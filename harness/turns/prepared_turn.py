@@ -14,16 +14,17 @@ from harness.messages.event import Event
 from harness.models.port import Model
 from harness.prompts.compaction import Compaction
 from harness.prompts.prompt_sources import PromptSources
+from harness.prompts.turn_log import TurnLog
 from harness.runtime.async_bridge import run_in_new_thread, run_in_thread
 from harness.sync.turn_sync import is_shared, pull, push
 from harness.tools.port import Toolset
 from harness.tools.tool_context import ToolContext
-from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
-from harness.turns.broadcast import Channel
+from harness.transcripts.session import Session
+from harness.transcripts.transcript import Entry, TranscriptWindow
 from harness.turns.turn import Turn
 from harness.turns.turn_dependencies import TurnDependencies
 from harness.turns.turn_memory import agent_blocks, effective_policy, turn_facts, turn_memory
-from workspaces.coordination.lease import Lease, Leases
+from workspaces.coordination.lease import Leases
 from workspaces.durability import HERE, Durable
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import TurnId
@@ -48,36 +49,29 @@ class PreparedTurn:
         mounts = self.toolset.context.mounts
         if not is_shared(mounts):
             return HERE
-        await run_in_thread(leases.check, self.turn.lease)
+        await run_in_thread(leases.check, self.turn.log.lease)
         changed = [change.workspace for entry in entries for change in entry.changes]
         return await run_in_new_thread(push, mounts, changed)
 
     def with_turn(self, turn: Turn) -> PreparedTurn:
         return replace(self, turn=turn)
 
-    def with_lease(self, lease: Lease, transcript: Transcript) -> PreparedTurn:
-        """Return a copy that uses the lease and the transcript that the holder has now."""
-        turn = replace(self.turn, lease=lease, transcript=transcript)
-        compaction = replace(self.compaction, lease=lease, transcript=transcript)
-        return replace(self, turn=turn, compaction=compaction)
-
 
 def prepare_turn(
     dependencies: TurnDependencies,
     conversation: Conversation,
-    lease: Lease,
-    channel: Channel,
+    log: TurnLog,
     event: Event | None,
     turn_id: TurnId,
-    first: int | None,
     *,
+    first: int | None = None,
     caller_waits: bool,
-    window: TranscriptWindow | None = None,
+    session: Session | None = None,
 ) -> PreparedTurn:
     """Prepare the turn of an event.
 
     `first` is the first entry of an interrupted turn. With `caller_waits` the turn gets the caller's own
-    model and tools. `window` is the window of a conversation that does not exist yet.
+    model and tools. `session` is the first session of a conversation that does not exist yet.
 
     Raises: Refused where the agent's dollar limit needs a price that is unknown.
     """
@@ -89,10 +83,10 @@ def prepare_turn(
     policy = effective_policy(agent, event.memory_policy if event else None)
     memory = turn_memory(dependencies.blocks, agent, policy)
     pull(mounts, memory.workspaces())
-    transcript = dependencies.conversations.transcript(conversation, on_append=channel.stored)
-    if window is None:
-        window = _window(dependencies, conversation, transcript, lease, is_new=first is None)
-    channel.begin(window.next_number - 1)
+    if session is None:
+        window = _window(dependencies, conversation, log, is_new=first is None)
+    else:
+        window = TranscriptWindow(session, ())
     is_resumed, first = first is not None, window.next_number if first is None else first
     sources = PromptSources(
         agent.config,
@@ -110,12 +104,10 @@ def prepare_turn(
     )
     turn = Turn(
         id=turn_id,
-        transcript=transcript,
-        lease=lease,
+        log=log,
         clock=dependencies.clock,
         session=window.session,
         sources=sources,
-        prompt_log=dependencies.conversations.prompt_log(conversation),
         limits=agent.config.limits,
         before=tuple(entry for entry in window.entries if entry.number < first),
         first=first,
@@ -149,9 +141,7 @@ def prepare_turn(
         config=agent.config.session.compaction,
         model=dependencies.open_model(agent, conversation.id, "compaction"),
         toolset=toolset,
-        transcript=transcript,
-        prompt_log=turn.prompt_log,
-        lease=lease,
+        log=log,
         clock=dependencies.clock,
         turn_id=turn_id,
     )
@@ -181,21 +171,21 @@ def _shown(
 def _window(
     dependencies: TurnDependencies,
     conversation: Conversation,
-    transcript: Transcript,
-    lease: Lease,
+    log: TurnLog,
     *,
     is_new: bool,
 ) -> TranscriptWindow:
     """Return the window of a turn. A new turn begins a new session first, if the observer wants one."""
     observer, now = dependencies.observer, stamp_of(dependencies.clock.now())
+    transcript = log.transcript
     if is_new and observer.wants_new_session(conversation, transcript.session()):
-        transcript.reset(lease, now)
+        transcript.reset(log.lease, now)
     try:
         return transcript.window()
     except (NotFound, ValueError, KeyError):  # a stored entry is missing or damaged
         if not is_new or not observer.may_replace_session(conversation):
             raise
-        transcript.reset(lease, now)
+        transcript.reset(log.lease, now)
         return transcript.window()
 
 

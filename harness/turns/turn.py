@@ -8,15 +8,12 @@ A reply is stored together with the list of its calls that wait for approval or 
 of them waits, none of the reply's calls is run and the turn is paused. The turn continues when the last of
 them was approved or answered.
 
-Results of calls that only read are stored with the next request, in one batch. Nothing acts on them before,
-and after a crash they are read again. A request is sent once that batch is durable. While the batch waits for
-the disk, the model prepares to send the request.
+What the turn writes, it writes through its log (`prompts/turn_log`). A request is sent once it is durable.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from harness.agents.record import Limits
 from harness.billing.price import NANODOLLARS, Price
@@ -35,9 +32,10 @@ from harness.prompts.compaction import (
     remarks_of,
     still_too_long,
 )
-from harness.prompts.prompt_log import PendingWrite, PromptLog
+from harness.prompts.prompt_log import ReceiptDraft
 from harness.prompts.prompt_request import PromptRequest, build_request
 from harness.prompts.prompt_sources import PromptSources
+from harness.prompts.turn_log import TurnLog
 from harness.runtime.async_bridge import (
     completed,
     run_in_new_thread,
@@ -50,10 +48,8 @@ from harness.tools.tool_context import NO_EFFECTS, ToolEffects
 from harness.transcripts.approval import accepted_call, open_calls, pending
 from harness.transcripts.outcome import Ending, Status
 from harness.transcripts.session import Session
-from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
+from harness.transcripts.transcript import Entry, TranscriptWindow
 from workspaces.clock import Clock
-from workspaces.coordination.lease import Lease
-from workspaces.errors import Conflict, LeaseLost
 from workspaces.ids import TurnId
 from workspaces.timestamp import stamp_of
 
@@ -63,12 +59,10 @@ class Turn:
     """The state of a turn. Every message is stored before anything acts on it."""
 
     id: TurnId
-    transcript: Transcript
-    lease: Lease
+    log: TurnLog
     clock: Clock
     session: Session
     sources: PromptSources
-    prompt_log: PromptLog
     limits: Limits
     before: tuple[Entry, ...]
     """Entries of the window from before this turn."""
@@ -89,10 +83,6 @@ class Turn:
     remarks: tuple[Remark, ...] = ()
     prune_all: bool = False
     """True if the turn shows as little as possible, because the provider refused more."""
-    last_request: PromptRequest | None = None
-    """The next request to the model, if it was already built and stored with the newest entry."""
-    unstored: tuple[Entry, ...] = ()
-    """The newest entries, all of them results of reads. They are stored with the next request."""
 
     @property
     def steps(self) -> int:
@@ -123,9 +113,13 @@ class Turn:
         """Return True if the turn must end with a call of this tool, and was not reminded of it."""
         return tool is not None and not self.is_reminded and self.entries[-1].is_complete
 
-    def has_called(self, tool: str | None) -> bool:
-        """Return True if a call of this tool was accepted."""
-        return tool is not None and accepted_call(self.entries, tool) is not None
+    def status_before_request(self, last_tool: str | None) -> Status | None:
+        """Return the status of a turn that ends before its next request. None: the request may be sent."""
+        if last_tool is not None and accepted_call(self.entries, last_tool) is not None:
+            return "done"
+        if self.steps >= self.limits.steps:
+            return "out_of_steps"
+        return "out_of_money" if self.is_out_of_money else None
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -133,10 +127,10 @@ class Turn:
 
     def entry(self, message: Message, *, event_id: str | None = None) -> Entry:
         """Return the turn's next entry."""
-        return Entry(self._last + 1, stamp_of(self.clock.now()), self.id, message, event_id)
+        return Entry(self.newest + 1, stamp_of(self.clock.now()), self.id, message, event_id)
 
     @property
-    def _last(self) -> int:
+    def newest(self) -> int:
         """The number of the turn's newest entry."""
         return self.first + len(self.entries) + len(self.asides) - 1
 
@@ -155,32 +149,28 @@ class Turn:
 
         On return, no other process has taken over in the meantime.
         """
-        return await self.with_unstored(entry).store_entries()
+        await run_in_thread(self.log.append, entry)
+        return self.with_entry(entry)
 
-    def with_unstored(self, entry: Entry) -> Turn:
-        return replace(self.with_entry(entry), unstored=(*self.unstored, entry))
-
-    async def store_entries(self) -> Turn:
-        if not self.unstored:
-            return self
-        await run_in_thread(self.transcript.extend, self.unstored, self.lease)
-        return replace(self, unstored=())
+    async def store_results(self) -> None:
+        """Store the results that wait for the next write."""
+        if self.log.has_waiting:
+            await run_in_thread(self.log.append)
 
     async def store_reply(self, reply: Reply, asks: tuple[RequiredAnswer, ...]) -> Turn:
         """Store the reply together with its usage record, so that a cancellation at this moment cannot lose
         it."""
         entry = replace(self.entry(reply.message), usage=reply.usage, is_complete=reply.is_complete)
         entry = replace(entry, asks=asks if reply.is_complete else ())
-        turn = self.with_unstored(entry)
-        await run_shielded(
-            partial(turn.transcript.extend, note=reply.note), turn.unstored, turn.lease
-        )
-        return replace(turn, unstored=())
+        await run_shielded(self.log.append, entry, usage=reply.note)
+        return self.with_entry(entry)
 
     def with_result(self, result: ToolResult, news: ToolEffects = NO_EFFECTS) -> Turn:
         """Add a tool's result. It must be stored before any call that may write."""
         entry = self.entry(Message("user", (result,)))
-        return self.with_unstored(replace(entry, seen=news.seen, changes=news.changes))
+        entry = replace(entry, seen=news.seen, changes=news.changes)
+        self.log.add(entry)
+        return self.with_entry(entry)
 
     @property
     def window(self) -> TranscriptWindow:
@@ -193,14 +183,14 @@ class Turn:
     def with_compaction(self, compaction: Compacted) -> Turn:
         """Return a copy with the window after a compaction."""
         stored = compaction.window.entries
-        fresh = (one for one in stored if not one.is_said and one.number > self._last)
+        fresh = (one for one in stored if not one.is_said and one.number > self.newest)
         remarks = tuple(dict.fromkeys((*self.remarks, *compaction.remarks)))
         session, asides = compaction.window.session, (*self.asides, *fresh)
         return replace(self, session=session, asides=asides, remarks=remarks)
 
     def resumed(self) -> Turn:
         """Return a copy with the remarks and the pruning of the turn's newest request."""
-        newest = self.prompt_log.resume(self.id)
+        newest = self.log.prompt_log.resume(self.id)
         pruning = newest.pruning if newest else None
         prune_all = pruning is not None and pruning.prune_all
         return replace(self, remarks=remarks_of(newest, self.asides), prune_all=prune_all)
@@ -213,7 +203,7 @@ class Turn:
         """Build the next request to the model."""
         return build_request(
             self.sources,
-            self.prompt_log.held(),
+            self.log.prompt_log.held(),
             self.window,
             toolset.specs(),
             at=self.clock.now(),
@@ -222,29 +212,14 @@ class Turn:
             prune_all=prune_all or self.prune_all,
         )
 
-    def store_prompt(self, prompt: PromptRequest) -> Turn:
-        """Store a request before it is sent, together with the unstored entries that it shows.
-
-        Raises: LeaseLost when another process holds the conversation now.
-        """
-        pending_write = self.prepare_prompt(prompt, str(self.lease.generation))
-        try:
-            self.transcript.extend(self.unstored, self.lease, *pending_write.changes)
-        except Conflict as conflict:
-            raise LeaseLost(self.lease.key) from conflict
-        self.prompt_log.mark_written(pending_write)
-        return replace(self, unstored=())
-
-    def prepare_prompt(self, prompt: PromptRequest, writer: str) -> PendingWrite:
-        """Return the records to write for a request."""
-        model, remarks = self.sources.model, self.remarks
-        return self.prompt_log.prepare(
-            prompt, self.id, model, writer, remarks=remarks, also_shown=self.shown
-        )
+    def receipt(self, prompt: PromptRequest) -> ReceiptDraft:
+        """Return the draft of the receipt that is stored before the request is sent."""
+        model = self.sources.model
+        return ReceiptDraft(prompt, self.id, model, self.remarks, also_shown=self.shown)
 
     def ending(self, status: Status, failure: ModelFailure | None = None) -> Ending:
-        unavailable = self.prompt_log.unavailable
-        ending = Ending(status, self.id, self.first, self._last, failure, unavailable)
+        unavailable = self.log.prompt_log.unavailable
+        ending = Ending(status, self.id, self.first, self.newest, failure, unavailable)
         uncommitted = (
             Remark("unsettled", f"{_UNCOMMITTED} {why}") for why in self.sources.uncommitted
         )
@@ -287,12 +262,9 @@ async def _run_steps(
         if pending(turn.entries):  # a call needs approval or the client: pause
             return turn, "waiting", None
         turn = await _run_calls(turn, toolset, emit)
-        if turn.has_called(toolset.last_tool):
-            return await turn.store_entries(), "done", None
-        if turn.steps >= turn.limits.steps:
-            return await turn.store_entries(), "out_of_steps", None
-        if turn.is_out_of_money:
-            return await turn.store_entries(), "out_of_money", None
+        if (status := turn.status_before_request(toolset.last_tool)) is not None:
+            await turn.store_results()
+            return turn, status, None
         turn, reply = await _ask_model(turn, model, toolset, compaction, emit)
         if isinstance(reply, ModelFailure):
             return turn, "failed", reply
@@ -322,11 +294,11 @@ async def _run_calls(turn: Turn, toolset: Toolset, emit: Emit) -> Turn:
     result is stored at once. The guard of each such write checks that this process still holds the lease.
     """
     for calls in toolset.rounds(turn.open_calls):
-        turn = await turn.store_entries()
+        await turn.store_results()
         for result, news in await toolset.run_together(calls, emit):
             turn = turn.with_result(result, news)
         if any(toolset.may_write(call) for call in calls):
-            turn = await turn.store_entries()
+            await turn.store_results()
     return turn
 
 
@@ -343,7 +315,7 @@ async def _ask_model(
         request, tokens_max = prompt.request, turn.limits.output_tokens
         return await model.reply(request, output_tokens_max=tokens_max, emit=emit)
 
-    turn, prompt = await _next_prompt(turn, toolset, compaction)
+    prompt = await _next_prompt(turn, toolset, compaction)
     if prompt is None:  # a compaction is due
         turn, prompt = await _compact(turn, toolset, compaction, emit)
     reply = await ask(prompt)
@@ -353,8 +325,7 @@ async def _ask_model(
         emit(Withdrawn())  # a part of that answer was already published
     if not turn.prune_all:  # there is still something to leave out: try once more
         turn = await _shorten(turn, prompt, toolset, compaction, emit)
-        turn, prompt = await _store_next_prompt(turn, toolset)
-        reply = await ask(prompt)
+        reply = await ask(await run_in_thread(_store_prompt, turn, toolset))
     if isinstance(reply, ModelFailure) and _is_too_long(reply):
         reply = still_too_long(reply, compaction.config)
     return turn, reply
@@ -362,18 +333,20 @@ async def _ask_model(
 
 async def _next_prompt(
     turn: Turn, toolset: Toolset, compaction: Compaction
-) -> tuple[Turn, PromptRequest | None]:
+) -> PromptRequest | None:
     """Build and store the next request. Return None if it needs compaction or a remark before it is sent."""
-    if turn.last_request is not None:  # stored with the first entry
-        return replace(turn, last_request=None), turn.last_request
+    first, turn.log.first_request = turn.log.first_request, None
+    if first is not None:
+        return first
 
-    def build() -> tuple[Turn, PromptRequest | None]:
+    def build() -> PromptRequest | None:
         prompt = turn.build_prompt(toolset)
         if compaction.is_due(turn.window, prompt):
-            return turn, None
-        return turn.store_prompt(prompt), prompt
+            return None
+        turn.log.append(receipt=turn.receipt(prompt))
+        return prompt
 
-    if turn.unstored:  # a cancellation at this moment must not lose these results
+    if turn.log.has_waiting:  # a cancellation at this moment must not lose these results
         return await run_shielded(build)
     return await run_in_thread(build)
 
@@ -381,20 +354,17 @@ async def _next_prompt(
 async def _compact(
     turn: Turn, toolset: Toolset, compaction: Compaction, emit: Emit
 ) -> tuple[Turn, PromptRequest]:
-    turn = await turn.store_entries()
+    await turn.store_results()
     prompt = await run_in_thread(turn.build_prompt, toolset)
     compacted = await compaction.when_due(turn.window, prompt, emit)
-    return await _store_next_prompt(
-        turn if compacted is None else turn.with_compaction(compacted), toolset
-    )
+    turn = turn if compacted is None else turn.with_compaction(compacted)
+    return turn, await run_in_thread(_store_prompt, turn, toolset)
 
 
-async def _store_next_prompt(turn: Turn, toolset: Toolset) -> tuple[Turn, PromptRequest]:
-    def build_and_store() -> tuple[Turn, PromptRequest]:
-        prompt = turn.build_prompt(toolset)
-        return turn.store_prompt(prompt), prompt
-
-    return await run_in_thread(build_and_store)
+def _store_prompt(turn: Turn, toolset: Toolset) -> PromptRequest:
+    prompt = turn.build_prompt(toolset)
+    turn.log.append(receipt=turn.receipt(prompt))
+    return prompt
 
 
 async def _shorten(

@@ -6,23 +6,25 @@ The lease holder makes the event's first entry, runs its turn, and ends both, wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 
-from harness.billing.limits import Slot
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
-from harness.conversations.queued_event import AlsoWritten, Opening, QueuedEvent
+from harness.conversations.queued_event import AlsoWritten
+from harness.conversations.turn_start import TurnStart, start_of
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
 from harness.messages.model_request import ModelFailure
 from harness.messages.progress import Emit
 from harness.prompts.compaction import Compacted, remarks_of
-from harness.prompts.prompt_log import PendingWrite
+from harness.prompts.prompt_log import ReceiptDraft
+from harness.prompts.turn_log import TurnLog
 from harness.runtime.async_bridge import (
-    ForGood,
+    completed,
     run_in_new_thread,
     run_in_thread,
     run_shielded,
@@ -36,14 +38,15 @@ from harness.transcripts.approval import (
     unanswered,
 )
 from harness.transcripts.outcome import Ending, Outcome, Status, outcome_of
-from harness.transcripts.transcript import Entry, Transcript, TranscriptWindow
+from harness.transcripts.session import Session
+from harness.transcripts.transcript import Entry
 from harness.turns.broadcast import Channel, both
 from harness.turns.cancellation import Cancellation, Stopped
 from harness.turns.prepared_turn import PreparedTurn, prepare_turn
-from harness.turns.turn import Turn, run_turn
+from harness.turns.turn import run_turn
 from harness.turns.turn_dependencies import TurnDependencies
-from harness.turns.turn_log import log_not_begun, log_turn
-from workspaces.coordination.lease import Lease
+from harness.turns.turn_report import log_not_begun, log_turn
+from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
 from workspaces.storage.records import RecordChange
@@ -60,6 +63,14 @@ CANCEL_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class StartedTurn:
+    """A turn that has begun and can be run."""
+
+    running: RunningTurn
+    prepared: PreparedTurn
+
+
+@dataclass(slots=True)
 class TurnRunner:
     """A runner of the turn for one event.
 
@@ -69,16 +80,59 @@ class TurnRunner:
 
     dependencies: TurnDependencies
     conversation: Conversation
-    lease: Lease
-    caller_waits: bool
-    caller_owns_event: bool
+    right: InitVar[Lease | Bid]
+    """The lease; or the bid for it, which the batch that makes the turn begin turns into the lease."""
     emit: Emit
-    channel: Channel
-    began: float
+    caller_waits: bool = False
+    caller_owns_event: bool = False
+    channel: Channel = field(default_factory=Channel)
+    """The channel of the conversation. Before the lease is acquired: a channel without subscribers."""
+    log: TurnLog = field(init=False)
+    began: float = field(init=False)
     """The monotonic time at which the work on the event began."""
     slot: AsyncExitStack = field(default_factory=AsyncExitStack)
     """The slot among the turns that an account may run at once. The runner gives it back before it releases
     the lease, or the next event in the queue would find the slot taken."""
+
+    def __post_init__(self, right: Lease | Bid) -> None:
+        self.began = self.dependencies.clock.monotonic()
+        conversations, conversation = self.dependencies.conversations, self.conversation
+        transcript = conversations.transcript(
+            conversation, on_append=lambda number: self.channel.stored(number)
+        )
+        self.log = TurnLog(transcript, conversations.prompt_log(conversation), right)
+
+    def publish_to(self, channel: Channel, begun: StartedTurn) -> None:
+        """Publish a turn that has begun, and its progress from now on."""
+        self.channel, self.emit = channel, both(self.emit, channel.emit)
+        channel.stored(begun.running.first)
+
+    async def begin(self, start: TurnStart, waiting: NextEvent | None = None) -> StartedTurn | None:
+        """Prepare the turn of an event, then write the batch that makes it begin.
+
+        `waiting` is the event in the queue; None: it enters the queue in this batch. Return None when nothing
+        was written, because another event came first or the event was withdrawn.
+
+        Raises: the error for which the event was given back.
+        """
+        begun = None
+        give_back = partial(self._refuse, start) if waiting is None else self._giver(waiting)
+        try:
+            async with self._giving_back(give_back):
+                await self._take_slot()
+                beginning = await run_in_new_thread(self._prepare_start, start)
+            writing = asyncio.ensure_future(run_in_thread(self._write_start, start, beginning))
+            try:
+                begun = await completed(writing)
+            except asyncio.CancelledError:
+                begun = None if writing.cancelled() or writing.exception() else writing.result()
+                if begun is not None and self.caller_owns_event:
+                    await self._interrupt(begun.running)
+                raise
+        finally:
+            if begun is None:
+                await self.slot.aclose()
+        return begun
 
     async def take(self, waiting: NextEvent) -> None:
         """Process the first event in the queue.
@@ -87,109 +141,103 @@ class TurnRunner:
         again. An error before the event's entry is stored gives the event back.
         """
         async with self.slot:
-            try:
-                entering = await self._prepare_entry(waiting)
-            except LeaseLost:
-                raise
-            except Exception as error:  # the event must not block the queue for ever
-                why = error if isinstance(error, Failure) else Failure(_message_of(error))
-                log_not_begun(self.conversation, why)
-                give_back = (self.conversation, waiting, why, self.lease)
-                await run_shielded(lambda: self.dependencies.event_queue.give_back(*give_back))
-                if self.caller_waits:
-                    raise
-                return
-            if entering is not None:
-                await self._write_entry(waiting, entering)
+            with suppress(_NotBegun):
+                async with self._giving_back(self._giver(waiting)):
+                    paused = await self._paused(waiting)
+                    answer = None
+                    if waiting.event.is_answer:
+                        answer = await self._prepare_answer(waiting, paused)
+                    elif paused is not None:
+                        await run_shielded(self.abandon, paused, "superseded")
+                        return
+                if answer is not None:
+                    begun = await self._write_answer(waiting, answer)
+                else:
+                    start = start_of(self.conversation, waiting, self.log.lease)
+                    begun = await self.begin(start, waiting)
+                if begun is not None:
+                    await self.run(begun)
 
-    def open(self, opening: Opening, for_good: ForGood) -> Opened:
-        """Prepare the turn of an event that has nothing before it, then write everything in one batch.
+    async def _paused(self, waiting: NextEvent) -> PausedTurn | None:
+        if waiting.head.paused is None:
+            return None
+        event_queue = self.dependencies.event_queue
+        return await run_in_thread(event_queue.paused, self.conversation, waiting.head)
 
-        `for_good` is called before any write.
+    @asynccontextmanager
+    async def _giving_back(self, give_back: Callable[[Failure], None]) -> AsyncGenerator[None]:
+        """Give the event back after an error: nothing has happened yet, and it may be sent again.
 
-        Raises: Conflict when another event came first; then nothing was written.
+        Else the event would block the queue for ever.
         """
-        event_queue, limiter = self.dependencies.event_queue, self.dependencies.limiter
-        with ExitStack() as undo:
-            try:
-                slot = limiter.admit(self.conversation.account_id)
-                undo.callback(limiter.let_go, slot)
-                prepared, entry, pending_write = self._prepare_opening(opening)
-            except Exception as error:
-                for_good()
-                why = error if isinstance(error, Failure) else Failure(_message_of(error))
-                log_not_begun(self.conversation, why)
-                with suppress(Failure):  # the waiting caller receives the reason in any case
-                    event_queue.refuse(opening, why)
+        try:
+            yield
+        except LeaseLost:
+            raise
+        except Exception as error:
+            why = error if isinstance(error, Failure) else Failure(_message_of(error))
+            log_not_begun(self.conversation, why)
+            await run_shielded(give_back, why)
+            if self.caller_waits:
                 raise
-            for_good()
-            turn = prepared.turn
-            uses_caller_model = self.dependencies.callers_model is not None
-            running, also = event_queue.opened(
-                opening, turn.id, turn.first, uses_caller_model=uses_caller_model
-            )
-            kept = pending_write.changes if pending_write is not None else ()
-            try:
-                lease = turn.transcript.open(entry, opening.bid, *also, *kept)
-            except Unavailable:
-                self.dependencies.leases.lose(opening.bid)
-                raise
-            undo.pop_all()
-        if pending_write is not None:
-            turn.prompt_log.mark_written(pending_write)
-        turn = replace(
-            turn.with_entry(entry), last_request=pending_write.prompt if pending_write else None
-        )
-        prepared = prepared.with_turn(turn)
-        return Opened(replace(self, lease=lease), opening.accepted(lease), running, prepared, slot)
+            raise _NotBegun from error
 
-    def end(self, running: RunningTurn) -> None:
-        """End the turn at once: the caller that brought the event is gone."""
-        ending = self._cut_short(running, "interrupted")
-        finish = self.dependencies.event_queue.finish
-        finish(
-            self.conversation,
-            running,
-            ending,
-            self.lease,
-            also=self._observed(running.event, ending, self._entries(running.first)),
-        )
-        self.dependencies.leases.release(self.lease)
-        self._log(ending, ())
+    def _giver(self, waiting: NextEvent) -> Callable[[Failure], None]:
+        give_back, lease = self.dependencies.event_queue.give_back, self.log.lease
+        return lambda why: give_back(self.conversation, waiting, why, lease)
+
+    def _refuse(self, start: TurnStart, why: Failure) -> None:
+        with suppress(Failure):  # the waiting caller receives the reason in any case
+            self.dependencies.event_queue.refuse(start, why)
 
     def _observed(self, event: Event, ending: Ending, own: Sequence[Entry]) -> AlsoWritten:
         """Return a function that returns the observer's changes for the end of a turn."""
         return lambda: self.dependencies.observer.ends(self.conversation, event, ending, own)
 
-    def _first_entry(self, turn: Turn, event: Event) -> Entry:
-        entry = turn.entry(event.message, event_id=event.id)
-        return replace(entry, system=event.system_kept, reminder=turn.reminder)
+    def _prepare_start(self, start: TurnStart) -> _Beginning:
+        """Prepare a turn, its first entry and its first request.
 
-    async def _prepare_entry(self, waiting: NextEvent) -> _FirstEntry | None:
-        """Prepare the event's first entry. Return None when the event only ended the paused turn."""
-        event, event_queue = waiting.event, self.dependencies.event_queue
-        paused = None
-        if waiting.head.paused is not None:
-            paused = await run_in_thread(event_queue.paused, self.conversation, waiting.head)
-        if event.is_answer:
-            return await self._prepare_answer(waiting, paused)
-        if paused is not None:
-            await run_shielded(self.abandon, paused, "superseded")
-            return None
-        await self._take_slot()
-        prepared = await run_in_new_thread(self._prepare, event, TurnId(new_id("turn")), None)
-        turn = prepared.turn
-        entry = self._first_entry(turn, event)
-        uses_caller_model = self.caller_waits and self.dependencies.callers_model is not None
-        running, also = event_queue.beginning(
-            self.conversation, waiting, turn.id, turn.first, uses_caller_model=uses_caller_model
+        The request is left out if it needs a compaction or a remark before it is sent.
+        """
+        event = start.event
+        prepared = self._prepare(event, TurnId(new_id("turn")), session=start.session)
+        entry = prepared.turn.entry(event.message, event_id=event.id)
+        entry = replace(entry, system=event.system_kept, reminder=prepared.turn.reminder)
+        turn = prepared.turn.with_entry(entry)
+        prompt = turn.build_prompt(prepared.toolset)
+        is_due = prepared.compaction.is_due(turn.window, prompt)
+        observed = self.dependencies.observer.begins(
+            self.conversation, event, turn.id, turn.session
         )
-        observed = await run_in_thread(
-            self.dependencies.observer.begins, self.conversation, event, turn.id, turn.session
-        )
-        return _FirstEntry(entry, (*also, *observed), running, prepared)
+        receipt = None if is_due else turn.receipt(prompt)
+        return _Beginning(prepared.with_turn(turn), entry, receipt, observed)
 
-    async def _prepare_answer(self, waiting: NextEvent, paused: PausedTurn | None) -> _FirstEntry:
+    def _write_start(self, start: TurnStart, beginning: _Beginning) -> StartedTurn | None:
+        """Write the batch. Return None if another event came first, or if the event was withdrawn."""
+        try:
+            running = start.write(
+                self.log,
+                beginning.entry,
+                receipt=beginning.receipt,
+                also=beginning.observed,
+                uses_caller_model=self.caller_waits and self.dependencies.callers_model is not None,
+            )
+        except Unavailable:
+            if isinstance(start.right, Bid):  # it may have won
+                self.dependencies.leases.lose(start.right)
+            raise
+        except (Conflict, LeaseLost) as lost:
+            if isinstance(
+                start.right, Bid
+            ):  # another event came first: this one goes into the queue
+                self.dependencies.event_queue.lost(start)
+                return None
+            if isinstance(lost, Conflict) and lost.name == start.withdrawn_key:
+                return None
+            raise LeaseLost(start.right.key) from lost
+        return StartedTurn(running, beginning.prepared)
+
+    async def _prepare_answer(self, waiting: NextEvent, paused: PausedTurn | None) -> _AnswerEntry:
         answers, event_queue = waiting.event.answers, self.dependencies.event_queue
         if paused is None:
             raise nothing_waits(answers[0].call_id)
@@ -207,50 +255,37 @@ class TurnRunner:
         else:
             await self._take_slot()
             prepared = await run_in_new_thread(
-                self._prepare, paused.event, paused.turn_id, paused.first
+                self._prepare, paused.event, paused.turn_id, first=paused.first
             )
+            prepared = prepared.with_turn(prepared.turn.with_entry(entry))
         running, also = await run_in_thread(
             event_queue.answering, self.conversation, waiting, paused, rest
         )
-        return _FirstEntry(entry, also, running, prepared)
+        begun = None
+        if running is not None and prepared is not None:
+            begun = StartedTurn(running, prepared)
+        return _AnswerEntry(entry, also, begun)
+
+    async def _write_answer(self, waiting: NextEvent, answer: _AnswerEntry) -> StartedTurn | None:
+        """Store the entry of an answer. Return the turn if it runs again."""
+        write = partial(self.log.append, answer.entry, also=answer.also)
+        try:
+            await run_shielded(write)
+        except Conflict as conflict:
+            if conflict.name == str(waiting.item.key):
+                return None  # the event was withdrawn at this moment
+            raise LeaseLost(self.log.lease.key) from conflict
+        except asyncio.CancelledError:
+            if self.caller_owns_event and answer.begun is not None:
+                await self._interrupt(answer.begun.running)
+            raise
+        await run_in_thread(self.dependencies.event_queue.forget, self.conversation, waiting)
+        return answer.begun
 
     async def _take_slot(self) -> None:
         """Take a slot of the account. A turn that resumes after a crash took one when it began."""
         account_id = self.conversation.account_id
         await self.slot.enter_async_context(self.dependencies.limiter.admitted(account_id))
-
-    def _prepare_opening(self, opening: Opening) -> tuple[PreparedTurn, Entry, PendingWrite | None]:
-        """Prepare a turn, its first entry and its first request, so that one batch can store them.
-
-        The request is None if it needs a compaction or a remark before it is sent.
-        """
-        event = opening.event
-        window = None if opening.session is None else TranscriptWindow(opening.session, ())
-        prepared = self._prepare(event, TurnId(new_id("turn")), None, window=window)
-        entry = self._first_entry(prepared.turn, event)
-        turn = prepared.turn.with_entry(entry)
-        prompt = turn.build_prompt(prepared.toolset)
-        if prepared.compaction.is_due(turn.window, prompt):
-            return prepared, entry, None
-        return prepared, entry, turn.prepare_prompt(prompt, opening.bid.mark)
-
-    async def _write_entry(self, waiting: NextEvent, entering: _FirstEntry) -> None:
-        transcript = self.transcript()
-        entry, running, prepared = entering.entry, entering.running, entering.prepared
-        try:
-            await run_shielded(lambda: transcript.append(entry, self.lease, *entering.also))
-        except Conflict as conflict:
-            if conflict.name == str(waiting.item.key):
-                return  # the event was withdrawn at this moment
-            raise LeaseLost(self.lease.key) from conflict
-        except asyncio.CancelledError:
-            if self.caller_owns_event and running is not None:
-                await self._interrupt(running)
-            raise
-        if waiting.event.is_answer:
-            await run_in_thread(self.dependencies.event_queue.forget, self.conversation, waiting)
-        if running is not None and prepared is not None:
-            await self.run(running, prepared.with_turn(prepared.turn.with_entry(entry)))
 
     def abandon(self, paused: PausedTurn, why: Unanswered) -> None:
         """End a paused turn. Its calls were not run, and the model will read that."""
@@ -259,38 +294,38 @@ class TurnRunner:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
-        transcript = self.transcript()
         for _ in range(OBSERVED_TRIES_MAX):
             own = (*entries, entry)
             observed = self.dependencies.observer.ends(self.conversation, paused.event, ending, own)
             try:
-                transcript.append(entry, self.lease, *also, *observed)
+                self.log.append(entry, also=(*also, *observed))
             except Conflict as conflict:
                 if conflict.name in {str(one.key) for one in observed}:
                     continue  # what the observer read has changed
-                raise LeaseLost(self.lease.key) from conflict
+                raise LeaseLost(self.log.lease.key) from conflict
             break
         else:
-            raise LeaseLost(self.lease.key)
+            raise LeaseLost(self.log.lease.key)
         self.dependencies.event_queue.forget(self.conversation, paused)
 
     def _prepare(
         self,
         event: Event | None,
         turn_id: TurnId,
-        first: int | None,
         *,
-        window: TranscriptWindow | None = None,
+        first: int | None = None,
+        session: Session | None = None,
     ) -> PreparedTurn:
-        at = (self.dependencies, self.conversation, self.lease, self.channel)
         return prepare_turn(
-            *at, event, turn_id, first, caller_waits=self.caller_waits, window=window
+            self.dependencies,
+            self.conversation,
+            self.log,
+            event,
+            turn_id,
+            first=first,
+            caller_waits=self.caller_waits,
+            session=session,
         )
-
-    def transcript(self) -> Transcript:
-        """Return the transcript; it publishes each stored entry to the channel."""
-        conversations = self.dependencies.conversations
-        return conversations.transcript(self.conversation, on_append=self.channel.stored)
 
     def _entries(self, first: int) -> list[Entry]:
         return list(self.dependencies.conversations.transcript(self.conversation).entries(first))
@@ -305,20 +340,23 @@ class TurnRunner:
             await self._fail(running, reason)
             return
         event_queue = self.dependencies.event_queue
-        running = await run_in_thread(event_queue.resume, self.conversation, running, self.lease)
+        running = await run_in_thread(
+            event_queue.resume, self.conversation, running, self.log.lease
+        )
         try:
             prepared = await run_in_new_thread(
-                self._prepare, running.event, running.turn_id, running.first
+                self._prepare, running.event, running.turn_id, first=running.first
             )
             prepared = prepared.with_turn(replace(prepared.turn, may_have_run=True))
         except Exception as error:  # noqa: BLE001 - else the event would block the queue for ever
             await self._fail(running, _message_of(error))
             return
-        await self.run(running, prepared)
+        await self.run(StartedTurn(running, prepared))
 
     async def compact(self) -> Compacted:
         """Compact the conversation outside of any turn, under a turn id of its own."""
-        prepared = await run_in_new_thread(self._prepare, None, TurnId(new_id("turn")), None)
+        prepared = await run_in_new_thread(self._prepare, None, TurnId(new_id("turn")))
+        self.channel.begin(prepared.turn.newest)
         prompt = await run_in_thread(prepared.turn.build_prompt, prepared.toolset)
         compacted = await prepared.compaction.at_once(prepared.turn.window, prompt, self.emit)
         await prepared.push_changes(
@@ -326,8 +364,10 @@ class TurnRunner:
         )
         return compacted
 
-    async def run(self, running: RunningTurn, prepared: PreparedTurn) -> Outcome | None:
+    async def run(self, begun: StartedTurn) -> Outcome | None:
         """Run the turn. Return its outcome if it ended normally; else the outcome stands with its claim."""
+        running, prepared = begun.running, begun.prepared
+        self.channel.begin(prepared.turn.newest)
         try:
             ending, own = await self._run_until_stopped(running, prepared)
             durable = await prepared.push_changes(own, self.dependencies.leases)
@@ -414,7 +454,9 @@ class TurnRunner:
             if pending(entries):  # the turn was paused: none of its calls was run
                 message = unanswered(entries, "cancelled")
             entry = Entry(last, at, running.turn_id, message)
-            self.dependencies.conversations.transcript(self.conversation).append(entry, self.lease)
+            self.dependencies.conversations.transcript(self.conversation).append(
+                entry, self.log.lease
+            )
         return self._ending(status, running.turn_id, running.first, last, failure)
 
     def _ending(
@@ -438,7 +480,7 @@ class TurnRunner:
     async def _finish(self, running: RunningTurn, ending: Ending, own: Sequence[Entry]) -> None:
         event_queue = self.dependencies.event_queue
         end = event_queue.pause if ending.status == "waiting" else event_queue.finish
-        held = self.lease
+        held = self.log.lease
         await self.slot.aclose()
         await run_shielded(
             lambda: end(
@@ -463,43 +505,29 @@ class TurnRunner:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A turn that began in the same batch that accepted its event."""
+class _Beginning:
+    """A prepared turn, and what the batch that makes it begin holds of it."""
 
-    runner: TurnRunner
-    accepted: QueuedEvent
-    running: RunningTurn
     prepared: PreparedTurn
-    slot: Slot | None
-
-    def end(self) -> None:
-        """End the turn at once: the caller that brought the event is gone."""
-        self.runner.dependencies.limiter.let_go(self.slot)
-        self.runner.end(self.running)
-
-    async def run(self) -> Outcome | None:
-        """Run the turn. Return its outcome if it ended normally."""
-        runner, turn = self.runner, self.prepared.turn
-        dependencies, conversation_id = runner.dependencies, runner.conversation.id
-        async with runner.slot:
-            await runner.slot.enter_async_context(dependencies.limiter.holding(self.slot))
-            with dependencies.broadcaster.channel(conversation_id) as channel:
-                channel.begin(turn.first - 1)
-                channel.stored(turn.first)
-                runner = replace(runner, channel=channel, emit=both(runner.emit, channel.emit))
-                prepared = self.prepared.with_lease(runner.lease, runner.transcript())
-                return await runner.run(self.running, prepared)
+    entry: Entry
+    receipt: ReceiptDraft | None
+    """The first request; None if it needs a compaction or a remark before it is sent."""
+    observed: tuple[RecordChange, ...]
+    """The observer's changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstEntry:
-    """An event about to make its first entry, with the changes to write in the same batch."""
+class _AnswerEntry:
+    """The entry of an answer, with the changes to write in the same batch."""
 
     entry: Entry
     also: tuple[RecordChange, ...]
-    running: RunningTurn | None
-    """None when the turn still waits for other answers."""
-    prepared: PreparedTurn | None
+    begun: StartedTurn | None
+    """The turn that runs again; None when it still waits for other answers."""
+
+
+class _NotBegun(Exception):
+    """An event was given back, and no caller waits for it."""
 
 
 def _message_of(error: BaseException) -> str:

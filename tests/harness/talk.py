@@ -24,8 +24,9 @@ from harness.billing.ledger import UsageOwner, UsagePurpose
 from harness.bootstrap.composition import PrincipalServices, wire
 from harness.bootstrap.first_start import create_defaults
 from harness.bootstrap.job_kinds import job_kinds
-from harness.conversations.conversation import Conversation
+from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.event_queue import EventQueue
+from harness.conversations.turn_start import TurnStart
 from harness.jobs.job import Jobs
 from harness.jobs.runner import JobRunner
 from harness.messages.event import Approval, Event
@@ -34,6 +35,7 @@ from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit, Progress, silent
 from harness.models.metered import MeteredModel
 from harness.models.port import Model
+from harness.prompts.turn_log import TurnLog
 from harness.runtime.settings import read_settings
 from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry
@@ -129,6 +131,12 @@ def ingress_of(
         jobs=jobs,
     )
     return replace(rooms.dispatcher, conversations=conversations, event_queue=inbox, leases=leases)
+
+
+def log_of(conversations: Conversations, start: TurnStart) -> TurnLog:
+    """The log of the turn that would begin."""
+    transcript = conversations.transcript(start.conversation)
+    return TurnLog(transcript, conversations.prompt_log(start.conversation), start.right)
 
 
 async def delivered(

@@ -68,13 +68,10 @@ class Claims:
         now = self._clock.now().timestamp()
         return Put(key, {"body": body, "at": now, "about": about}, expect)
 
-    def refused(
-        self, key: Key, body: str, about: JsonObject, expect: Condition, reason: JsonObject
-    ) -> Put:
+    def refused(self, made: Put, about: JsonObject, reason: JsonObject) -> Put:
         """Return the change that makes a claim and releases it at once."""
-        now = self._clock.now().timestamp()
-        value = {"body": body, "at": now, "about": about, "refusal": reason}
-        return Put(key, value, expect, now + CLAIM_S)
+        value = {**made.value, "about": about, "refusal": reason}
+        return Put(made.key, value, made.expect, made.value["at"] + CLAIM_S)
 
     def finished(self, claim: Claim, outcome: JsonObject) -> Put:
         return self._ended(claim, {"outcome": outcome})

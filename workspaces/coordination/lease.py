@@ -52,9 +52,6 @@ class LeaseTimings:
 
 TERMS = LeaseTimings()
 
-NEVER: Counter = 0
-"""A generation that no lease has: counters begin with 1."""
-
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -67,6 +64,21 @@ class Lease:
     def guard(self) -> Check:
         """Return the check to put first into every batch that only the lease holder may write."""
         return Check(_fence(self.key), self.generation)
+
+    @property
+    def changes(self) -> tuple[Put | Check, ...]:
+        """The changes with which every batch under this lease begins."""
+        return (self.guard,)
+
+    @property
+    def writer(self) -> str:
+        """A name that no other holder of the lease has."""
+        return str(self.generation)
+
+    def won(self, counters: Sequence[Counter]) -> Lease:
+        """Return this lease: a batch that began with its changes was written."""
+        del counters
+        return self
 
     def is_lost_by(self, conflict: Conflict) -> bool:
         """Return True if the guard caused this conflict of a guarded batch: the lease is lost."""
@@ -82,12 +94,13 @@ class Bid:
     changes: tuple[Put | Check, ...]
 
     @property
-    def unwon(self) -> Lease:
-        """Return a placeholder for work that is prepared before the bid wins.
+    def writer(self) -> str:
+        """A name that no other holder of the lease has."""
+        return self.mark
 
-        Its generation never matches, so every guarded write under it fails.
-        """
-        return Lease(self.key, NEVER, self.mark)
+    def is_lost_by(self, conflict: Conflict) -> bool:
+        """Return True if another process took the lease before this bid."""
+        return conflict.name in {str(change.key) for change in self.changes}
 
     def won(self, counters: Sequence[Counter]) -> Lease:
         """Return the lease. `counters` are those of a written batch that began with these changes."""

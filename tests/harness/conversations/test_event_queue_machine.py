@@ -24,18 +24,20 @@ from hypothesis.stateful import (
 from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.conversations.queue_state import NextEvent, RunningTurn, is_large
-from harness.conversations.queued_event import Opening, QueuedEvent
+from harness.conversations.queued_event import QueuedEvent
+from harness.conversations.turn_start import TurnStart, start_of
 from harness.jobs.job import Jobs
 from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
 from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
+from tests.harness.talk import log_of
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from tests.workspaces.coordination.test_lease_state_machine import WithoutFence
 from workspaces.accounts.account import Person, Principal
 from workspaces.conditions import ANY
 from workspaces.coordination.claim import Claim, Claims
-from workspaces.coordination.lease import Lease, Leases
+from workspaces.coordination.lease import Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
 from workspaces.storage.faulty import StoreFault
@@ -66,7 +68,7 @@ class Process:
     waiting: NextEvent | None = None
     running: RunningTurn | None = None
     entries: list[Entry] = field(default_factory=list)
-    opening: Opening | None = None
+    start: TurnStart | None = None
     next_number: int = 0
     """Of the entry with which it opens, as it was when it was prepared."""
 
@@ -134,49 +136,47 @@ class Machine(RuleBasedStateMachine):
         process = self.processes[name]
         try:
             inbox, said = process.inbox, say(event)
-            found = inbox.opening(AGENT, said) or inbox.accept(AGENT, said, rejects=False)
-            if isinstance(found, Opening):
+            found = inbox.start(AGENT, said) or inbox.accept(AGENT, said, rejects=False)
+            if isinstance(found, TurnStart):
                 transcript = process.conversations.transcript(self.conversation)
                 process.next_number = transcript.window().next_number
         except Unavailable:
             self.look_for(event)
         else:
-            if isinstance(found, Opening):
-                process.opening = found
+            if isinstance(found, TurnStart):
+                process.start = found
             else:
                 self.was_accepted(process, event, found)
 
     @rule(name=names, is_refused=st.booleans())
     def open(self, name: str, *, is_refused: bool = False) -> None:
-        process, opening = self.processes[name], self.processes[name].opening
-        if opening is None:
+        process, start = self.processes[name], self.processes[name].start
+        if start is None:
             return
-        process.opening = None
+        process.start = None
         if is_refused:
-            self.refuse(process, opening)
+            self.refuse(process, start)
             return
-        inbox, event = process.inbox, int(opening.event.id[1:])
-        running, also = inbox.opened(opening, TurnId(new_id("turn")), process.next_number)
-        entry = self.first_entry(running)
+        event, log = int(start.event.id[1:]), log_of(process.conversations, start)
+        entry = self.first_entry(start, process.next_number)
         try:
-            lease = process.conversations.transcript(self.conversation).open(
-                entry, opening.bid, *also
-            )
-        except Conflict:
+            running = start.write(log, entry)
+        except (Conflict, LeaseLost):
             return
         except Unavailable:
-            process.leases.lose(opening.bid)
+            assert isinstance(start.right, Bid)
+            process.leases.lose(start.right)
             self.look_for(event)
             return
-        self.assert_newest(lease)
+        self.assert_newest(log.lease)
         process.forget()
-        process.lease, process.running, process.entries = lease, running, [entry]
-        assert self.accepted.setdefault(event, opening.number) == opening.number
+        process.lease, process.running, process.entries = log.lease, running, [entry]
+        assert self.accepted.setdefault(event, start.number) == start.number
 
-    def refuse(self, process: Process, opening: Opening) -> None:
+    def refuse(self, process: Process, start: TurnStart) -> None:
         """It could not be prepared."""
         with suppress(Conflict, Unavailable):
-            process.inbox.refuse(opening, NotFound("agent", AGENT))
+            process.inbox.refuse(start, NotFound("agent", AGENT))
 
     @rule(name=names, other=names, event=events, after=st.integers(0, 8))
     def open_meanwhile(self, name: str, other: str, event: int, after: int) -> None:
@@ -312,10 +312,9 @@ class Machine(RuleBasedStateMachine):
             self.assert_newest(lease)
             process.entries.append(entry)
         elif process.waiting is not None:
-            number, turn_id = transcript.window().next_number, TurnId(new_id("turn"))
-            running, also = inbox.beginning(conversation, process.waiting, turn_id, number)
-            entry = self.first_entry(running)
-            transcript.append(entry, lease, *also)
+            start = start_of(conversation, process.waiting, lease)
+            entry = self.first_entry(start, transcript.window().next_number)
+            running = start.write(log_of(process.conversations, start), entry)
             self.assert_newest(lease)
             process.running, process.waiting, process.entries = running, None, [entry]
         else:
@@ -332,10 +331,9 @@ class Machine(RuleBasedStateMachine):
             process.forget()
         process.running, process.entries = None, []
 
-    def first_entry(self, running: RunningTurn) -> Entry:
-        said, event_id = user(running.event.message.text[:20]), running.event.id
-        at = stamp_of(self.world.true_clock.now())
-        return Entry(running.first, at, running.turn_id, said, event_id)
+    def first_entry(self, start: TurnStart, number: int) -> Entry:
+        said, at = user(start.event.message.text[:20]), stamp_of(self.world.true_clock.now())
+        return Entry(number, at, TurnId(new_id("turn")), said, start.event.id)
 
     def assert_newest(self, lease: Lease) -> None:
         fence = self.world.store.get(Key(lease.key, "fence"))
@@ -439,9 +437,9 @@ class Repeating(EventQueue):
 
 
 class Hasty(EventQueue):
-    """Opens a turn at once although others wait in line."""
+    """Makes a turn begin at once although others wait in line."""
 
-    def opening(self, agent_id: AgentId, event: Event) -> Opening | None:
+    def start(self, agent_id: AgentId, event: Event) -> TurnStart | None:
         claim, stated = self.claim_key(agent_id, event.id), event.as_json()
         expect = self._claims.look(claim, event.body_hash)
         conversation = self._conversation(agent_id, event)
@@ -449,8 +447,17 @@ class Hasty(EventQueue):
         if isinstance(expect, Claim) or bid is None or is_large(stated):
             return None
         head, tail = self._queue(conversation).ends()
-        of = (conversation, (conversation.exists,), None, event, stated, event.body_hash)
-        return Opening(*of, claim, expect, bid, head, tail)
+        place = self._place(
+            conversation,
+            event,
+            stated,
+            tail,
+            claim=claim,
+            body=event.body_hash,
+            expect=expect,
+            is_alone=True,
+        )
+        return TurnStart(conversation, event, place.number, head, place.ends, bid, place)
 
 
 def _blind(change: Any) -> Any:

@@ -12,7 +12,9 @@ from harness.conversations.conversation import Conversation
 from harness.messages.message import Text, ToolCall
 from harness.messages.model_request import ModelFailure, ModelRequest
 from harness.models.scripted import ScriptedModel, ScriptedReply
+from harness.prompts.prompt_log import ReceiptDraft
 from harness.prompts.prompt_request import as_asked
+from harness.prompts.turn_log import TurnLog
 from harness.transcripts.transcript import TranscriptWindow
 from workspaces.clock import ManualClock
 from workspaces.errors import LeaseLost
@@ -272,13 +274,16 @@ def test_a_stale_lease_holder_cannot_store_a_receipt(talk: Talk) -> None:
     talk.say()
     conversation = talk.conversation
     showing = talk.harness.conversations.prompt_log(conversation)
+    transcript = talk.harness.conversations.transcript(conversation)
     question = talk.harness.preview("assistant", conversation="c1", message="more")
     leases = talk.harness.rooms.dispatcher.leases
     stale = leases.acquire(conversation.lease_key)
     leases.release(stale)
     leases.release(leases.acquire(conversation.lease_key))
     with pytest.raises(LeaseLost):
-        showing.record(question, talk.receipts[0].turn_id, "m", stale)
+        TurnLog(transcript, showing, stale).append(
+            receipt=ReceiptDraft(question, talk.receipts[0].turn_id, "m")
+        )
     assert len(talk.receipts) == 1
 
 

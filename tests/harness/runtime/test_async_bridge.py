@@ -15,14 +15,11 @@ import pytest
 from harness.jobs.heartbeat import kept_alive
 from harness.runtime.async_bridge import (
     _THREADS,
-    ForGood,
-    GivenUp,
     _Threads,
     completed,
     entered,
     run_in_new_thread,
     run_in_thread,
-    run_or_abandon,
 )
 from harness.runtime.fair_share import _SHARES, SOON_MAX
 from workspaces.coordination.lease import LeaseTimings
@@ -165,88 +162,6 @@ def test_a_cancelled_call_completes_its_work_before_raising() -> None:
 
     asyncio.run(go())
     assert done == ["done", "done"]
-
-
-class Waiting:
-    """What waits for others, then does something that lasts; a test can hold up both."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
-        self.is_for_good, self.may_end = threading.Event(), threading.Event()
-        self.has_ended = threading.Event()
-
-    def run(self, for_good: ForGood) -> str:
-        try:
-            self.has_begun.set()
-            self.may_go_on.wait(WAIT_S)
-            for_good()
-            self.is_for_good.set()
-            self.may_end.wait(WAIT_S)
-            self.said.append("done")
-            return "it"
-        except GivenUp:
-            self.said.append("given up")
-            raise
-        finally:
-            self.has_ended.set()
-
-    def undo(self, done: str) -> None:
-        self.said.append(f"{done} undone")
-
-
-def test_an_abandoned_wait_is_cancelled_and_does_no_further_work() -> None:
-    waiting = Waiting()
-
-    async def go() -> None:
-        task = asyncio.create_task(run_or_abandon(waiting.run, waiting.undo))
-        await until(waiting.has_begun)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not waiting.has_ended.is_set(), "it was waited for"
-        waiting.may_go_on.set()
-        await until(waiting.has_ended)
-
-    asyncio.run(go())
-    assert waiting.said == ["given up"]
-
-
-def test_work_that_is_done_for_good_is_undone_for_a_cancelled_caller() -> None:
-    waiting = Waiting()
-    waiting.may_go_on.set()
-
-    async def go() -> None:
-        task = asyncio.create_task(run_or_abandon(waiting.run, waiting.undo))
-        await until(waiting.is_for_good)
-        for _ in range(3):
-            task.cancel()
-            await asyncio.sleep(0)
-        assert not task.done()
-        waiting.may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(go())
-    assert waiting.said == ["done", "it undone"]
-
-
-def test_an_abandonable_call_returns_its_result_or_raises_its_error() -> None:
-    waiting = Waiting()
-    waiting.may_go_on.set()
-    waiting.may_end.set()
-
-    def broken(for_good: ForGood) -> str:
-        for_good()
-        raise PermissionError
-
-    async def go() -> None:
-        assert await run_or_abandon(waiting.run, waiting.undo) == "it"
-        with pytest.raises(PermissionError):
-            await run_or_abandon(broken, waiting.undo)
-
-    asyncio.run(go())
-    assert waiting.said == ["done"]
 
 
 def test_a_lock_holder_can_release_the_lock_while_more_callers_wait_than_there_are_threads() -> (

@@ -14,6 +14,7 @@ from harness.bootstrap.composition import PrincipalServices
 from harness.context.repair import INTERRUPTED
 from harness.conversations.event_status import GivenBack
 from harness.conversations.queue_state import WAITING_BYTES_MAX, WAITING_MAX, NextEvent
+from harness.conversations.turn_start import start_of
 from harness.learning.learning import LEARN
 from harness.messages.event import Event, ToolAnswer
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
@@ -30,6 +31,7 @@ from tests.harness.talk import (
     conversation_of,
     entries_of,
     ingress_of,
+    log_of,
     opened,
     runner_of,
 )
@@ -186,9 +188,9 @@ def begin(rooms: PrincipalServices, lease: Lease, *more: Message) -> None:
     transcript = rooms.conversations.transcript(conversation)
     first, turn_id = transcript.window().next_number, TurnId("turn_dead")
     at = stamp_of(rooms.clock.now())
-    _, also = inbox.beginning(conversation, waiting, turn_id, first)
     said = Entry(first, at, turn_id, user(waiting.event.message.text), waiting.event.id)
-    transcript.append(said, lease, *also)
+    start = start_of(conversation, waiting, lease)
+    start.write(log_of(rooms.conversations, start), said)
     for number, message in enumerate(more, start=first + 1):
         transcript.append(Entry(number, at, turn_id, message), lease)
 

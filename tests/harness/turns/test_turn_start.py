@@ -14,7 +14,7 @@ import pytest
 
 from harness import Harness
 from harness.bootstrap.composition import PrincipalServices
-from harness.conversations.event_queue import Opening
+from harness.conversations.turn_start import TurnStart
 from harness.messages.event import Event
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ModelRequest
@@ -27,11 +27,12 @@ from tests.harness.talk import (
     delivered,
     entries_of,
     ingress_of,
+    log_of,
     opened,
 )
 from workspaces.accounts.account import Accounts
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Unavailable
+from workspaces.errors import Conflict, LeaseLost, Unavailable
 from workspaces.ids import TurnId
 from workspaces.storage.records import Counter, Key, Put, RecordChange, RecordStore
 from workspaces.storage.sqlite import SqliteRecords
@@ -55,20 +56,22 @@ def run(coroutine: Any) -> Any:
     return asyncio.run(bounded())
 
 
-def receive(rooms: PrincipalServices, event_id: str) -> Opening:
+def receive(rooms: PrincipalServices, event_id: str) -> TurnStart:
     agent = rooms.agents.get("assistant")
     event = Event.said(event_id, "c1", event_id)
-    found = rooms.dispatcher.event_queue.opening(agent.id, event)
+    found = rooms.dispatcher.event_queue.start(agent.id, event)
     assert found is not None
     return found
 
 
-def write(rooms: PrincipalServices, opening: Opening, number: int) -> None:
-    turn_id = TurnId("turn_1")
-    _, also = rooms.dispatcher.event_queue.opened(opening, turn_id, number)
-    at, event = stamp_of(rooms.clock.now()), opening.event
-    entry = Entry(number, at, turn_id, event.message, event.id)
-    rooms.conversations.transcript(opening.conversation).open(entry, opening.bid, *also)
+def write(rooms: PrincipalServices, start: TurnStart, number: int) -> None:
+    at, event = stamp_of(rooms.clock.now()), start.event
+    entry = Entry(number, at, TurnId("turn_1"), event.message, event.id)
+    start.write(log_of(rooms.conversations, start), entry)
+
+
+def claim_of(rooms: PrincipalServices, start: TurnStart) -> Key:
+    return rooms.dispatcher.event_queue.claim_key(start.conversation.agent_id, start.event.id)
 
 
 class Listening:
@@ -176,22 +179,22 @@ def test_a_turn_prepared_before_a_reset_does_not_start_after_the_reset(
     rooms: PrincipalServices,
 ) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
-    opening = receive(rooms, "one")
-    rooms.conversations.reset(opening.conversation)
-    with pytest.raises(Conflict):
-        write(rooms, opening, 3)
+    start = receive(rooms, "one")
+    rooms.conversations.reset(start.conversation)
+    with pytest.raises((Conflict, LeaseLost)):
+        write(rooms, start, 3)
     assert len(entries_of(rooms, "c1")) == 2
-    assert rooms.dispatcher.event_queue.claim(opening.claim) is None
+    assert rooms.dispatcher.event_queue.claim(claim_of(rooms, start)) is None
 
 
 def test_a_turn_prepared_before_a_deletion_does_not_start_after_the_deletion(
     rooms: PrincipalServices,
 ) -> None:
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
-    opening = receive(rooms, "one")
-    rooms.conversations.delete(opening.conversation)
-    with pytest.raises(Conflict):
-        write(rooms, opening, 3)
+    start = receive(rooms, "one")
+    rooms.conversations.delete(start.conversation)
+    with pytest.raises((Conflict, LeaseLost)):
+        write(rooms, start, 3)
 
 
 def test_of_two_turns_prepared_for_the_same_conversation_a_single_turn_starts(
@@ -200,9 +203,9 @@ def test_of_two_turns_prepared_for_the_same_conversation_a_single_turn_starts(
     run(delivered(rooms.dispatcher, "before", "c1", "before"))
     one, two = receive(rooms, "one"), receive(rooms, "two")
     write(rooms, two, 3)
-    with pytest.raises(Conflict):
+    with pytest.raises((Conflict, LeaseLost)):
         write(rooms, one, 3)
-    assert rooms.dispatcher.event_queue.claim(one.claim) is None
+    assert rooms.dispatcher.event_queue.claim(claim_of(rooms, one)) is None
 
 
 def test_the_loser_of_a_race_to_create_a_conversation_leaves_no_records(
@@ -213,7 +216,7 @@ def test_the_loser_of_a_race_to_create_a_conversation_leaves_no_records(
     write(rooms, two, 1)
     before = everything(rooms)
     rooms.conversations._large.write(f"{one.conversation.id}/x.json", b"x", expect=ABSENT)
-    with pytest.raises(Conflict):
+    with pytest.raises((Conflict, LeaseLost)):
         write(rooms, one, 1)
     rooms.dispatcher.event_queue.lost(one)
     assert everything(rooms) == before
