@@ -40,7 +40,7 @@ class RewrittenWorkspace:
     found: tuple[Found, ...]
     """The places in the present files, then those in the past, oldest first."""
     unread: tuple[str, ...]
-    """Files that could not be looked at, because they are none that a workspace keeps."""
+    """Files that are a problem: what they hold was looked at, and changed, as far as they can be read."""
     renamed: Mapping[RevisionId, RevisionId]
     """The revisions that have another id now: old id → new id. The history keeps this map itself."""
     paths: frozenset[str]

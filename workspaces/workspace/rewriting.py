@@ -49,7 +49,7 @@ class RedactedFiles:
 
     found: tuple[Found, ...]
     unread: tuple[str, ...]
-    """Files that could not be looked at, or not be changed: they are no files that a workspace keeps."""
+    """Files that are a problem: what they hold was looked at, and changed, as far as they can be read."""
     revision: RevisionId | None
     """The revision that says so. None if nothing was changed because the caller only looked."""
 
@@ -97,7 +97,12 @@ class Rewriting:
                 found += found_now
                 held.intend(by, [one.path for one in replacements])
                 replaced = self._safe_replace.put(replacements)
-                done = {one.path: one.data for one in replacements if one.path in replaced.done}
+                # a file that is a problem is not recorded here: the next round finds out if it is one still
+                done = {
+                    one.path: one.data
+                    for one in replacements
+                    if one.path in replaced.done and one.path not in unread
+                }
                 self._history.record(done, by)
                 held.fulfilled()
                 self._safe_replace.restore(replaced.concurrent_saves.values())
@@ -147,13 +152,15 @@ class Rewriting:
         found: list[Found] = []
         replacements: list[Replacement] = []
         tree = self._edits.scan()
-        unread = [problem.path for problem in tree.problems]
-        taken = set(tree.files)
-        for path in tree.files:
+        problems = {problem.path for problem in tree.problems}
+        unread = sorted(problems)
+        taken: set[str] = set(tree.files) | problems
+        for name in sorted(taken):
             try:
+                path = WorkspacePath(name)
                 blob = self._edits.blob(path)
             except Failure:
-                unread.append(path)
+                unread.append(name)
                 continue
             if blob is None:
                 continue

@@ -1,0 +1,91 @@
+"""A text taken out of a real bucket that keeps versions, and of three homes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import S3Server
+from tests.workspaces.conftest import AGENT
+from tests.workspaces.home.test_rewrite import MARK, SECRET, held_bytes
+from tests.workspaces.home.test_rewrite_shared import filled, forget, holds_secret
+from tests.workspaces.replicas import Replica
+from workspaces.home.locations import bucket_at
+from workspaces.ids import new_id
+from workspaces.paths import WorkspacePath
+from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.in_memory import MemoryRecords
+
+
+@pytest.fixture
+def versioned(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
+    """A client, and a bucket that keeps every version of its objects."""
+    for name, value in seaweedfs.environment().items():
+        monkeypatch.setenv(name, value)
+    client, bucket = seaweedfs.client(), new_id("v").replace("_", "-").lower()
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    yield client, bucket
+    client.close()
+
+
+def versions(client: Any, bucket: str) -> list[tuple[str, bytes]]:
+    """Every version of every object that the bucket still has."""
+    page = client.list_object_versions(Bucket=bucket)
+    assert not page["IsTruncated"]
+    assert not [mark["Key"] for mark in page.get("DeleteMarkers", ()) if "a.md" in mark["Key"]]
+    return [
+        (
+            one["Key"],
+            client.get_object(Bucket=bucket, Key=one["Key"], VersionId=one["VersionId"])[
+                "Body"
+            ].read(),
+        )
+        for one in page["Versions"]
+    ]
+
+
+def test_no_version_of_any_object_has_the_text(tmp_path: Path, versioned: tuple[Any, str]) -> None:
+    client, bucket = versioned
+    place: SharedBucket = bucket_at(f"s3://{bucket}/shared")
+    records = MemoryRecords()
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+    a.workspace.write("gone.md", f"{SECRET}\n", by=AGENT)
+    a.sync.run()
+    a.workspace.delete("gone.md", by=AGENT)
+    a.sync.run()
+    b.workspace.write("own.md", "written offline\n", by=AGENT)
+    b.put("dirty.md", f"pushed before it heard: {SECRET}\n")
+    assert sum(holds_secret(data) for _, data in versions(client, bucket)) >= 4
+
+    forget(a)
+    left = versions(client, bucket)
+    assert not [name for name, data in left if holds_secret(data)]
+    assert len([name for name, _ in left if name.endswith("/a.md")]) == 1
+
+    b.sync.push([WorkspacePath("dirty.md")])  # it has not read the new head yet
+    assert [name for name, data in versions(client, bucket) if holds_secret(data)]
+    a.sync.run()
+    b.sync.run()
+    forget(b)
+    a.sync.run()
+    c = Replica(tmp_path / "c", records, place)
+    c.sync.run()
+    texts = {
+        "a.md": f"one\nmy {MARK}\nthree\n",
+        "b.md": "b\n",
+        "dirty.md": f"pushed before it heard: {MARK}\n",
+        "own.md": "written offline\n",
+    }
+    for one in (a, b, c):
+        assert one.texts() == texts
+    assert a.workspace.tip() == b.workspace.tip() == c.workspace.tip()
+    for one in (a, b, c):
+        one.sync.run()
+        assert not holds_secret(held_bytes(one.home.root)), one.home.root.name
+    assert not [name for name, data in versions(client, bucket) if holds_secret(data)]
+    place.close()
