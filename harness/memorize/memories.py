@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,7 +19,7 @@ from harness.memory.facts.fact import Fact
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.memory.facts.facts import Facts
 from harness.memory.recall import since_of
-from workspaces.errors import NotFound
+from workspaces.errors import Failure, NotFound
 from workspaces.home.workspaces import private_to_user
 from workspaces.ids import AgentId, WorkspaceId
 from workspaces.revision import Author
@@ -54,7 +55,7 @@ class Memories:
     def all(self) -> list[MemorizedFact]:
         """Return all memories as their files say them, those that changed last first."""
         return sorted(
-            chain.from_iterable(self._of(facts) for facts in self._scopes()),
+            chain.from_iterable(self._of(opened()) for _, opened in self._scopes()),
             key=_by_update,
             reverse=True,
         )
@@ -111,11 +112,13 @@ class Memories:
         return replace(memory, citation=self.archives.citation(archive, memory.fact.id))
 
     def is_there(self, citation: Citation) -> bool:
-        """Return True if the fact of a citation exists."""
+        """Return True if the fact of a citation exists, or cannot be read now."""
         try:
             fact = self._facts_in(citation.workspace_id).get(citation.key)
         except NotFound:
             return False
+        except Failure:
+            return True
         origin = origin_of(fact)
         return origin is not None and origin.snapshot == citation.snapshot
 
@@ -125,30 +128,38 @@ class Memories:
                 yield memory
 
     def _find(self, reference: str) -> tuple[Facts, MemorizedFact]:
-        for facts in self._scopes():
+        """Return a memory. A workspace that cannot be read does not hide those of the others."""
+        unread: Failure = NotFound("memory", reference)
+        for _, opened in self._scopes():
             try:
+                facts = opened()
                 memory = self.of_fact(facts, facts.get(reference))
             except NotFound:
                 continue
+            except Failure as failure:
+                unread = failure
+                continue
             if memory is not None:
                 return facts, memory
-        raise NotFound("memory", reference)
+        raise unread
 
-    def _scopes(self) -> Iterator[Facts]:
-        """Yield the facts of every workspace that the principal reaches."""
-        principal, workspaces = self.facts.principal, self.facts.workspaces
+    def _scopes(self) -> Iterator[tuple[WorkspaceId, Callable[[], Facts]]]:
+        """Yield the id of every workspace that the principal reaches, and what opens its facts."""
+        principal = self.facts.principal
         if principal.may_configure:
-            for record in workspaces.list():
-                yield self.facts.over(workspaces.reach(record.id))
-        yield self.facts.of_workspace(private_to_user(principal.user_id))
+            for record in self.facts.workspaces.list():
+                yield record.id, partial(self.facts.of_workspace, record.id)
+        own = private_to_user(principal.user_id)
+        yield own, partial(self.facts.of_workspace, own)
         for agent_id in self.agent_ids():
-            yield self.facts.of_agent(agent_id)
+            facts = self.facts.of_agent(agent_id)
+            yield facts.scope.workspace_id, partial(self.facts.of_agent, agent_id)
 
     def _facts_in(self, workspace_id: WorkspaceId) -> Facts:
-        for facts in self._scopes():
-            if facts.scope.workspace_id == workspace_id:
-                return facts
-        raise NotFound("workspace", workspace_id)
+        opened = dict(self._scopes()).get(workspace_id)
+        if opened is None:
+            raise NotFound("workspace", workspace_id)
+        return opened()
 
 
 def _matches(memory: MemorizedFact, request: ResourceListRequest) -> bool:

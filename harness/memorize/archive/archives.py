@@ -178,7 +178,12 @@ class Archives:
             if kept is None:
                 written = written or self._write(archive_id, snapshot)
                 kept = written
-            after = self._after(archive_id, before, about, kept)
+            try:
+                after = self._after(archive_id, before, about, kept)
+            except OverLimit:
+                if written is not None:
+                    self._large.delete(written.name, expect=ANY)
+                raise
             with suppress(Conflict):
                 counter = self._store(after, citation)
                 if written is not None and kept is not written:  # another caller's will do

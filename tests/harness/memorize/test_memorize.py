@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
+from harness.memorize.archive import archives
 from harness.memorize.local.local_conversations import LocalConversations, transcript_roots
 from harness.memorize.memorize import Memorized, Memorizer
 from harness.memorize.memorize_request import MemorizeRequest, ResourceListRequest
@@ -25,7 +26,7 @@ from tests.harness.memorize.local.transcripts import (
     text,
     write,
 )
-from workspaces.errors import NotFound, OverLimit, Refused
+from workspaces.errors import NotFound, OverLimit, Refused, Unavailable
 from workspaces.revision import Author
 from workspaces.validation import parse
 
@@ -357,3 +358,31 @@ def test_facts_with_secrets_are_refused_unless_the_setting_allows_them(
     assert SECRET not in str(refused.value)
     allowing = replace(harness.facts, may_hold_secrets=True).of_workspace("notes")
     assert allowing.put("token", f"it is {SECRET}").is_new
+
+
+def test_a_snapshot_that_is_over_the_limit_leaves_nothing(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "SNAPSHOTS_MAX", 1)
+    person.memorize(memory_key="one")
+    before = person.blobs()
+    write(rollout(person.home / ".codex", THREAD), *person.lines(codex_said("user", "more")))
+    with pytest.raises(OverLimit, match="snapshots"):
+        person.memorize(memory_key="two")
+    assert person.blobs() == before
+
+
+def test_a_workspace_that_cannot_be_read_hides_no_memory_of_another(harness: Harness) -> None:
+    broken, home = harness.workspaces.create("a broken one"), harness.settings.home
+    with Harness.open(home.root) as restarted:
+        person = Person(restarted, home.root.parent / "person")
+        broken.root.rename(broken.root.with_suffix(".away"))
+        memory = person.memorize(memory_key="one").memory
+        write(rollout(person.home / ".codex", THREAD), *person.lines(codex_said("user", "more")))
+        again = person.memorize("Staging is a heron.", memory_key="one")
+        assert (again.status, again.memory.fact.id) == ("updated", memory.fact.id)
+        memories = person.memorizer.memories
+        assert memories.get("memorize:one").fact.value == "Staging is a heron."
+        with pytest.raises(Unavailable, match="is missing"):
+            memories.get("memorize:two")  # it may lie there
+        memories.delete("memorize:one", restarted.rooms.principal.author("api"))
