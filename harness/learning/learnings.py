@@ -19,10 +19,10 @@ from harness.memory.facts.fact import VALUE_CHARACTERS_MAX, Fact
 from harness.memory.secrets import find_secrets
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ToolSpec
-from harness.messages.pending_call import RequiredAnswer
 from harness.runs.chain_record import Chain
 from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.templates import render
+from harness.tools.port import FreeTool
 from harness.tools.tool_context import ToolContext
 from workspaces.clock import Clock
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
@@ -49,7 +49,7 @@ class RecordLearningInput(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordLearning:
+class RecordLearning(FreeTool):
     """The tool that every agent of a chain is offered. `keep` stores a learning, or raises Failure."""
 
     keep: Callable[[str, Author], str]
@@ -65,18 +65,6 @@ class RecordLearning:
             "additionalProperties": False,
         }
         return ToolSpec(self.name, render("tools/record_learning.md", shown=SHOWN_MAX), schema)
-
-    def is_offered(self, context: ToolContext) -> bool:
-        del context
-        return True
-
-    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
-        del call, context
-        return None
-
-    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
-        del call, context
-        return True
 
     async def answer(self, call: ToolCall, context: ToolContext) -> str:
         learning = parse(RecordLearningInput, call.input).learning

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ToolSpec
-from harness.messages.pending_call import RequiredAnswer
 from harness.runtime.async_bridge import run_in_new_thread
 from harness.runtime.templates import render
+from harness.tools.port import FreeTool
 from harness.tools.tool_context import ToolContext
 from workspaces.revision import Author
 from workspaces.storage.records import JsonObject
@@ -26,7 +26,7 @@ LISTED, LISTED_MAX = 5, 20
 
 
 @dataclass(frozen=True, slots=True)
-class SubmitResult:
+class SubmitResult(FreeTool):
     """The tool that ends a run with a result. `keep` stores an accepted result, or raises Failure."""
 
     title: str
@@ -40,18 +40,6 @@ class SubmitResult:
         del context
         return ToolSpec(self.name, render("tools/submit_result.md", title=self.title), self.schema)
 
-    def is_offered(self, context: ToolContext) -> bool:
-        del context
-        return True
-
-    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
-        del call, context
-        return None
-
-    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
-        del call, context
-        return True
-
     async def answer(self, call: ToolCall, context: ToolContext) -> str:
         result = self.check(call.input)
         return await run_in_new_thread(self.keep, result, context.author(call.id))
@@ -62,11 +50,12 @@ class _ListInput(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class GetMyDecisions:
+class GetMyDecisions(FreeTool):
     """The tool that lists an agent's own decisions."""
 
     read: Callable[[int], str]
     name: str = LIST
+    is_writing: ClassVar[bool] = False
 
     def spec(self, context: ToolContext) -> ToolSpec:
         del context
@@ -77,18 +66,6 @@ class GetMyDecisions:
             "additionalProperties": False,
         }
         return ToolSpec(self.name, render("tools/get_my_decisions.md"), schema)
-
-    def is_offered(self, context: ToolContext) -> bool:
-        del context
-        return True
-
-    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
-        del call, context
-        return None
-
-    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
-        del call, context
-        return False
 
     async def answer(self, call: ToolCall, context: ToolContext) -> str:
         del context

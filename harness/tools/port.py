@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from harness.agents.mounts import Mount
 from harness.context.repair import sound
@@ -57,6 +57,25 @@ class AnyTool(Protocol):
         ...
 
     async def answer(self, call: ToolCall, context: ToolContext) -> str: ...
+
+
+class FreeTool:
+    """A tool that is always offered and needs no approval."""
+
+    __slots__ = ()
+    is_writing: ClassVar[bool] = True
+
+    def is_offered(self, context: ToolContext) -> bool:
+        del context
+        return True
+
+    def required_answer(self, call: ToolCall, context: ToolContext) -> RequiredAnswer | None:
+        del call, context
+        return None
+
+    def may_write(self, call: ToolCall, context: ToolContext) -> bool:
+        del call, context
+        return self.is_writing
 
 
 @dataclass(frozen=True, slots=True)
