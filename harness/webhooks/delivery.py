@@ -13,7 +13,7 @@ import json
 import socket
 import ssl
 from hashlib import sha256
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -25,6 +25,8 @@ ANSWER_S = 10.0
 """Seconds for a whole delivery: the name, the connection, the request and the first line of the answer."""
 
 STATUS_LINE_BYTES_MAX = 1_000
+
+_NAT64 = IPv6Network("64:ff9b::/96")
 
 PAUSES_S = (60.0, 300.0, 1_800.0, 7_200.0, 14_400.0, 28_800.0, 32_400.0)
 """Pauses after the first seven tries. The eighth, the last one, comes 23.6 hours after the first."""
@@ -94,8 +96,15 @@ async def _allowed_address(host: str, port: int, allows_private: bool) -> str:
 
 def _is_public(address: str) -> bool:
     found = ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return found.is_global and not found.is_multicast and (mapped is None or mapped.is_global)
+    inner = _ipv4_in(found) if isinstance(found, IPv6Address) else None
+    return found.is_global and not found.is_multicast and (inner is None or inner.is_global)
+
+
+def _ipv4_in(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address to which a gateway would translate this one."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 def _head(url: SplitResult, webhook: Webhook, body: bytes, at_s: int) -> bytes:
