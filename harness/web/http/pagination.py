@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel
 
-from harness.web.http.route_docs import TEXT_OR_NULL, Count, Query, Schema, list_of, object_of
+from harness.web.http.route_docs import Count, Query
+from workspaces.validation import StrictModel
 
 PAGE = 50
 PAGE_MAX = 200
@@ -55,5 +56,7 @@ def in_camel_case(document: Mapping[str, Any]) -> dict[str, Any]:
     return {to_camel(name): value for name, value in document.items()}
 
 
-def page_schema(name: str, item: Schema) -> Schema:
-    return object_of({name: list_of(item), "nextCursor": TEXT_OR_NULL})
+def page_model(name: str, item: type[Any]) -> type[StrictModel]:
+    """Return the model of a page of these items."""
+    fields: dict[str, Any] = {name: (list[item], ...), "next_cursor": (str | None, ...)}
+    return create_model(f"{name.capitalize()}Page", __base__=StrictModel, **fields)

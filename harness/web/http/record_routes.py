@@ -18,12 +18,12 @@ from harness.bootstrap.composition import PrincipalServices
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import page_schema, whole
+from harness.web.http.pagination import page_model, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
     READING_JSON,
+    DeletionDocument,
     Query,
     Schema,
     Switch,
@@ -113,7 +113,7 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
     def add(
         method: str, path: str, endpoint: Callable[..., Json], summary: str, **options: Any
     ) -> None:
-        route: dict[str, Any] = {"summary": summary, "response_model": None, **options}
+        route: dict[str, Any] = {"summary": summary, **options}
         router.add_api_route(path, endpoint, methods=[method], **route)
 
     add(
@@ -129,8 +129,7 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         },
         openapi_extra=takes(family.new, sent),
     )
-    items = page_schema(family.plural, schema_of(shape))
-    listed = answers(items, whole(family.plural, [example]))
+    listed = answers(page_model(family.plural, shape), whole(family.plural, [example]))
     add("GET", "", list_, f"List the {family.plural}", responses=listed)
     add("GET", "/{id}", show, f"Show {one}", responses=answers(shape, example))
     add(
@@ -146,6 +145,6 @@ def record_router(family: RecordRoutes[R]) -> APIRouter:
         openapi_extra=takes(patch_of(family.new), family.patch, patch=True),
     )
     ending = delete if family.is_referenced else delete_unforced
-    deleted = {**answers(DELETED, {"deleted": True}), **refusals(409)}
+    deleted = {**answers(DeletionDocument, {"deleted": True}), **refusals(409)}
     add("DELETE", "/{id}", ending, f"Delete {one}", responses=deleted)
     return router

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -61,23 +61,27 @@ not answer."""
 READING_JSON = (408, 413, 415)
 
 
+class DeletionDocument(StrictModel):
+    """The answer to a deletion."""
+
+    deleted: Literal[True]
+
+
+def left_out() -> Any:
+    """Return the default of a field that an answer leaves out where it has no value."""
+    return Field(default=None, json_schema_extra=_without_default)
+
+
+def _without_default(schema: Schema) -> None:
+    schema.pop("default", None)
+
+
 def answers(
-    model: type[StrictModel] | Schema,
-    example: Any = None,
-    *,
-    status: int = 200,
-    description: str = "",
+    model: Any, example: Any = None, *, status: int = 200, description: str = ""
 ) -> Responses:
-    """Return the description of a JSON response, by its model or its schema."""
-    content: Schema = {}
-    if example is not None:
-        content["example"] = example
-    response: Schema = {"description": description or "Done."}
-    if isinstance(model, dict):
-        content["schema"] = model
-    else:
-        response["model"] = model
-    return {status: {**response, "content": {"application/json": content}}}
+    """Return the description of a JSON response: its model, or a list or a mapping of models."""
+    content = {"application/json": {} if example is None else {"example": example}}
+    return {status: {"model": model, "description": description or "Done.", "content": content}}
 
 
 def takes(schema: Schema, example: Any, *, patch: bool = False) -> Schema:
@@ -115,23 +119,8 @@ def patch_of(schema: Schema) -> Schema:
     return patched
 
 
-def list_of(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def object_of(properties: Mapping[str, Schema], *, optional: Sequence[str] = ()) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
-
-
 TEXT: Schema = {"type": "string"}
-TEXT_OR_NULL: Schema = {"anyOf": [TEXT, {"type": "null"}]}
-NUMBER: Schema = {"type": "integer"}
-DELETED: Schema = object_of({"deleted": {"const": True}})
+"""The schema of a header."""
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Schema]) -> Any:

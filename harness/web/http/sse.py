@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, Literal, assert_never, get_args
 
 from fastapi import Header, Request
 from starlette.responses import StreamingResponse
@@ -31,16 +31,17 @@ from harness.transcripts.transcript import Entry
 from harness.turns.dispatcher import Dispatcher
 from harness.turns.event_stream import Disconnect, KeepAlive, StreamItem, stream_events
 from harness.web.http.errors import refused
-from harness.web.http.route_docs import NUMBER, TEXT, Schema, object_of
+from harness.web.http.route_docs import Schema, left_out, schema_of
 from workspaces.errors import Failure, NotFound, Refused
 from workspaces.ids import AgentId
+from workspaces.validation import StrictModel
 
 RETRY_MS = 1_000
 """Milliseconds after which a reader reconnects. By then a restarted server is back."""
 
 EVENT_STREAM = "text/event-stream"
 
-NAMES = (
+StreamEventName = Literal[
     "entry",
     "step",
     "text",
@@ -53,12 +54,20 @@ NAMES = (
     "outcome",
     "refused",
     "reconnect",
-)
+]
+NAMES: tuple[StreamEventName, ...] = get_args(StreamEventName)
 
-EVENT: Schema = object_of(
-    {"event": {"enum": list(NAMES)}, "data": TEXT, "id": TEXT, "retry": NUMBER},
-    optional=["event", "data", "id", "retry"],
-)
+
+class ServerSentEvent(StrictModel):
+    """An event of a stream."""
+
+    event: StreamEventName = left_out()
+    data: str = left_out()
+    id: str = left_out()
+    retry: int = left_out()
+
+
+EVENT: Schema = schema_of(ServerSentEvent)
 
 ENTRY_DIGITS_MAX = 12
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter, Request
 
 from harness.bootstrap.readiness import Readiness
@@ -9,24 +11,43 @@ from harness.jobs.background_task import BackgroundTasks
 from harness.web.http.body import JsonObject
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
-from harness.web.http.route_docs import NUMBER, TEXT, TEXT_OR_NULL, answers, list_of, object_of
+from harness.web.http.route_docs import answers
+from workspaces.validation import StrictModel
 
 router = APIRouter(route_class=Route, tags=["health"])
 
-RESIDENT = object_of(
-    {"state": {"enum": ["running", "restarting"]}, "crashes": NUMBER, "error": TEXT_OR_NULL}
-)
-READY = object_of(
-    {
-        "status": {"enum": ["ready", "unready"]},
-        "home": TEXT,
-        "records": TEXT,
-        "s3": TEXT_OR_NULL,
-        "model": {"enum": ["ok", "demo"]},
-        "problems": list_of(object_of({"part": TEXT, "message": TEXT, "remedy": TEXT})),
-        "residents": {"type": "object", "additionalProperties": RESIDENT},
-    }
-)
+
+class LivenessDocument(StrictModel):
+    status: Literal["ok"]
+
+
+class ResidentDocument(StrictModel):
+    """The state of a background task."""
+
+    state: Literal["running", "restarting"]
+    crashes: int
+    error: str | None
+
+
+class PartProblemDocument(StrictModel):
+    """A part of the server that does not answer."""
+
+    part: str
+    message: str
+    remedy: str
+
+
+class ReadinessDocument(StrictModel):
+    """The state of the server and of its parts."""
+
+    status: Literal["ready", "unready"]
+    home: str
+    records: str
+    s3: str | None
+    model: Literal["ok", "demo"]
+    problems: list[PartProblemDocument]
+    residents: dict[str, ResidentDocument]
+
 
 EXAMPLE: JsonObject = {
     "status": "ready",
@@ -42,8 +63,7 @@ EXAMPLE: JsonObject = {
 @router.get(
     "/healthz",
     summary="Check liveness",
-    response_model=None,
-    responses=answers(object_of({"status": {"const": "ok"}}), {"status": "ok"}),
+    responses=answers(LivenessDocument, {"status": "ok"}),
 )
 async def healthz() -> Json:
     return Json({"status": "ok"})
@@ -52,10 +72,13 @@ async def healthz() -> Json:
 @router.get(
     "/readyz",
     summary="Check readiness",
-    response_model=None,
     responses={
-        **answers(READY, EXAMPLE),
-        **answers(READY, status=503, description="A part does not answer: `problems` says which."),
+        **answers(ReadinessDocument, EXAMPLE),
+        **answers(
+            ReadinessDocument,
+            status=503,
+            description="A part does not answer: `problems` says which.",
+        ),
     },
 )
 async def readyz(request: Request) -> Json:

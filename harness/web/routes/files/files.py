@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi import Query as QueryOf
@@ -17,25 +17,24 @@ from harness.runtime.async_bridge import run_in_thread
 from harness.web.http.body import read_body
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import page_of, page_schema, whole
+from harness.web.http.pagination import page_model, page_of, whole
 from harness.web.http.precondition import Precondition, etag
 from harness.web.http.preference import APPLIED, PREFER, may_wait
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    NUMBER,
     TEXT,
-    TEXT_OR_NULL,
     Count,
     Query,
     answers,
-    object_of,
+    left_out,
     refusals,
 )
 from workspaces.errors import NotFound
 from workspaces.file import File
 from workspaces.history.history import HEAD
 from workspaces.paths import WorkspacePath
+from workspaces.validation import StrictModel
 from workspaces.workspace.decided_files import Written
 
 router = APIRouter(
@@ -49,20 +48,46 @@ router = APIRouter(
 FilePath = Annotated[str, Path(description="Path relative to the workspace.")]
 
 BYTES = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
-DURABLE = object_of({name: {"enum": ["s3", "here"]} for name in ("files", "history")})
-FILE = object_of(
-    {"path": TEXT, "size": NUMBER, "version": TEXT_OR_NULL}, optional=["size", "version"]
-)
-WRITTEN = object_of(
-    {"path": TEXT, "version": TEXT_OR_NULL, "revision": TEXT_OR_NULL, "durable": DURABLE}
-)
+
+
+class DurableDocument(StrictModel):
+    """Where a write is durable."""
+
+    files: Literal["s3", "here"]
+    history: Literal["s3", "here"]
+
+
+class FileDocument(StrictModel):
+    """A file in a list."""
+
+    path: str
+    size: int = left_out()
+    version: str | None = left_out()
+
+
+class WrittenDocument(StrictModel):
+    """A file that was written."""
+
+    path: str
+    version: str | None
+    revision: str | None
+    durable: DurableDocument
+
+
+class DeletedFileDocument(StrictModel):
+    """A file that was deleted."""
+
+    deleted: Literal[True]
+    revision: str | None
+    durable: DurableDocument
+
+
 WRITTEN_EXAMPLE = {
     "path": "notes/tea.md",
     "version": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
     "revision": "8f3c1b2a9d4e5f60718293a4b5c6d7e8f9a0b1c2",
     "durable": {"files": "here", "history": "here"},
 }
-GONE = object_of({"deleted": {"const": True}, "revision": TEXT_OR_NULL, "durable": DURABLE})
 GONE_EXAMPLE = {
     "deleted": True,
     "revision": WRITTEN_EXAMPLE["revision"],
@@ -113,9 +138,8 @@ class FileReadQuery(Query):
 @router.get(
     "",
     summary="List the files",
-    response_model=None,
     responses=answers(
-        page_schema("files", FILE),
+        page_model("files", FileDocument),
         whole("files", [{"path": "MEMORY.md", "size": 3, "version": WRITTEN_EXAMPLE["version"]}]),
     ),
 )
@@ -145,7 +169,6 @@ def list_files(place: CallerWorkspace, query: Annotated[FileListQuery, QueryOf()
 @router.get(
     "/{path:path}",
     summary="Read a file",
-    response_model=None,
     responses={
         200: {"description": "The bytes of the file.", "content": BYTES, "headers": ETAG},
         304: {"description": "`If-None-Match` names the current version.", "headers": ETAG},
@@ -176,15 +199,14 @@ def read_file(
 @router.put(
     "/{path:path}",
     summary="Write a file",
-    response_model=None,
     responses={
         **answers(
-            WRITTEN,
+            WrittenDocument,
             WRITTEN_EXAMPLE,
             description="The file was replaced, or already had these bytes.",
         ),
-        **answers(WRITTEN, WRITTEN_EXAMPLE, status=201, description="The file is new."),
-        **answers(WRITTEN, WRITTEN_EXAMPLE, status=202, description=WAITS),
+        **answers(WrittenDocument, WRITTEN_EXAMPLE, status=201, description="The file is new."),
+        **answers(WrittenDocument, WRITTEN_EXAMPLE, status=202, description=WAITS),
         **refusals(408, 409, 412, 413),
     },
     openapi_extra={**WRITING, "requestBody": {"required": True, "content": BYTES}},
@@ -211,10 +233,9 @@ async def write_file(
 @router.delete(
     "/{path:path}",
     summary="Delete a file",
-    response_model=None,
     responses={
-        **answers(GONE, GONE_EXAMPLE),
-        **answers(GONE, GONE_EXAMPLE, status=202, description=WAITS),
+        **answers(DeletedFileDocument, GONE_EXAMPLE),
+        **answers(DeletedFileDocument, GONE_EXAMPLE, status=202, description=WAITS),
         **refusals(409, 412),
     },
     openapi_extra=WRITING,

@@ -6,7 +6,7 @@ workspace, the response does not include them and says so in a header.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Query as QueryOf
@@ -24,27 +24,22 @@ from harness.presentation.file_json import (
 from harness.web.http.body import Fields
 from harness.web.http.caller import Caller, CallerWorkspace, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import PAGE, in_camel_case, page_of, page_schema, whole
+from harness.web.http.pagination import PAGE, in_camel_case, page_model, page_of, whole
 from harness.web.http.preference import APPLIED, PREFER, may_wait
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    NUMBER,
     READING_JSON,
-    TEXT,
-    TEXT_OR_NULL,
     Count,
     Query,
-    Schema,
     Switch,
     answers,
-    list_of,
-    object_of,
+    left_out,
     refusals,
     schema_of,
     takes,
 )
-from harness.web.routes.files.files import DURABLE, WAITS, WRITTEN, WRITTEN_EXAMPLE
+from harness.web.routes.files.files import WAITS, WRITTEN_EXAMPLE, DurableDocument, WrittenDocument
 from workspaces.errors import Refused, Unavailable, WorkspaceBusy
 from workspaces.history.history import HEAD, View
 from workspaces.paths import WorkspacePath
@@ -63,18 +58,20 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-REVISION: Schema = object_of(
-    {
-        "revision": TEXT,
-        "at": TEXT,
-        "author": TEXT,
-        "subject": TEXT,
-        "trailers": {"type": "object", "additionalProperties": TEXT},
-        "paths": list_of(TEXT),
-        "files": list_of({"type": "object"}),
-    },
-    optional=["files"],
-)
+
+class RevisionDocument(StrictModel):
+    """One act of one writer."""
+
+    revision: str
+    at: str
+    author: str
+    subject: str
+    trailers: dict[str, str]
+    paths: list[str]
+    files: list[dict[str, Any]] = left_out()
+    """The changes, if they were asked for."""
+
+
 REVISION_EXAMPLE = {
     "revision": WRITTEN_EXAMPLE["revision"],
     "at": "2026-11-18T14:03:18.875130Z",
@@ -83,42 +80,65 @@ REVISION_EXAMPLE = {
     "trailers": {"Conversation": "conv_3209466d330e97045582eec6 c1", "Source": "turn"},
     "paths": ["MEMORY.md"],
 }
-DIFFERENCE: Schema = object_of(
-    {
-        "path": TEXT,
-        "kind": {"enum": ["added", "deleted", "changed"]},
-        "binary": {"type": "boolean"},
-        "added": NUMBER,
-        "removed": NUMBER,
-        "patch": TEXT,
-        "size": NUMBER,
-        "words": list_of(list_of(TEXT)),
-    },
-    optional=["size", "words"],
-)
-LINE: Schema = object_of(
-    {
-        "lineNumber": NUMBER,
-        "text": TEXT,
-        "revision": TEXT,
-        "at": TEXT,
-        "author": TEXT,
-        "conversation": TEXT_OR_NULL,
-        "turn": TEXT_OR_NULL,
-    }
-)
-PROBLEM: Schema = object_of({"path": TEXT, "kind": TEXT, "detail": TEXT})
 
 
-REVERTED: Schema = object_of(
-    {
-        "reverted": TEXT,
-        "revision": TEXT_OR_NULL,
-        "files": list_of(TEXT),
-        "left": list_of(object_of({"path": TEXT, "message": TEXT})),
-        "durable": DURABLE,
-    }
-)
+class DifferenceDocument(StrictModel):
+    """The change of a file."""
+
+    path: str
+    kind: Literal["added", "deleted", "changed"]
+    binary: bool
+    added: int
+    removed: int
+    patch: str
+    size: int = left_out()
+    words: list[list[str]] = left_out()
+
+
+class DiffDocument(StrictModel):
+    """The changes between two revisions."""
+
+    older: Annotated[str | None, Field(alias="from")]
+    newer: Annotated[str | None, Field(alias="to")]
+    files: list[DifferenceDocument]
+    next_cursor: str | None
+
+
+class LineDocument(StrictModel):
+    """A line of a file, with its author."""
+
+    line_number: int
+    text: str
+    revision: str
+    at: str
+    author: str
+    conversation: str | None
+    turn: str | None
+
+
+class FileProblemDocument(StrictModel):
+    """A file that cannot be versioned."""
+
+    path: str
+    kind: str
+    detail: str
+
+
+class LeftFileDocument(StrictModel):
+    """A file that was not changed."""
+
+    path: str
+    message: str
+
+
+class UndoneDocument(StrictModel):
+    """The result of an undo."""
+
+    reverted: str
+    revision: str | None
+    files: list[str]
+    left: list[LeftFileDocument]
+    durable: DurableDocument
 
 
 class LogQuery(Query):
@@ -159,8 +179,9 @@ class RevertRequest(StrictModel):
 @router.get(
     "/log",
     summary="List the revisions, newest first",
-    response_model=None,
-    responses=answers(page_schema("revisions", REVISION), whole("revisions", [REVISION_EXAMPLE])),
+    responses=answers(
+        page_model("revisions", RevisionDocument), whole("revisions", [REVISION_EXAMPLE])
+    ),
 )
 def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
     """List the revisions.
@@ -185,17 +206,7 @@ def log(place: CallerWorkspace, query: Annotated[LogQuery, QueryOf()]) -> Json:
 @router.get(
     "/diff",
     summary="Compare two revisions",
-    response_model=None,
-    responses=answers(
-        object_of(
-            {
-                "from": TEXT_OR_NULL,
-                "to": TEXT_OR_NULL,
-                "files": list_of(DIFFERENCE),
-                "nextCursor": TEXT_OR_NULL,
-            }
-        )
-    ),
+    responses=answers(DiffDocument),
 )
 def diff(place: CallerWorkspace, query: Annotated[DiffQuery, QueryOf()]) -> Json:
     """Compare two revisions.
@@ -221,8 +232,7 @@ def diff(place: CallerWorkspace, query: Annotated[DiffQuery, QueryOf()]) -> Json
 @router.get(
     "/blame",
     summary="Show the author of each line of a file",
-    response_model=None,
-    responses=answers(page_schema("lines", LINE)),
+    responses=answers(page_model("lines", LineDocument)),
 )
 def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Json:
     headers = _commit_edits(place)
@@ -234,10 +244,9 @@ def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Js
 @router.post(
     "/restore",
     summary="Restore a file",
-    response_model=None,
     responses={
-        **answers(WRITTEN, WRITTEN_EXAMPLE),
-        **answers(WRITTEN, WRITTEN_EXAMPLE, status=202, description=WAITS),
+        **answers(WrittenDocument, WRITTEN_EXAMPLE),
+        **answers(WrittenDocument, WRITTEN_EXAMPLE, status=202, description=WAITS),
         **refusals(409, *READING_JSON),
     },
     openapi_extra={
@@ -267,10 +276,9 @@ def restore(request: Request, caller: Caller, place: CallerWorkspace, fields: Fi
 @router.post(
     "/revert",
     summary="Undo one revision",
-    response_model=None,
     responses={
-        **answers(REVERTED),
-        **answers(REVERTED, status=202, description=WAITS),
+        **answers(UndoneDocument),
+        **answers(UndoneDocument, status=202, description=WAITS),
         **refusals(409, *READING_JSON),
     },
     openapi_extra={
@@ -300,9 +308,8 @@ def revert(request: Request, caller: Caller, place: CallerWorkspace, fields: Fie
 @router.get(
     "/problems",
     summary="List files that cannot be versioned",
-    response_model=None,
     responses=answers(
-        page_schema("problems", PROBLEM),
+        page_model("problems", FileProblemDocument),
         whole("problems", [{"path": "a:b", "kind": "bad_name", "detail": "contains ':'"}]),
     ),
 )

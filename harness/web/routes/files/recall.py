@@ -15,19 +15,15 @@ from harness.web.http.pagination import in_camel_case, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    NUMBER,
-    TEXT,
-    TEXT_OR_NULL,
     Count,
     Query,
     answers,
-    list_of,
-    object_of,
     refusals,
 )
 from workspaces.history.history import HEAD
 from workspaces.search.kind import MemoryKind
 from workspaces.search.recall import Scope
+from workspaces.validation import StrictModel
 
 router = APIRouter(
     route_class=Route,
@@ -37,35 +33,35 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-HIT = object_of(
-    {
-        "path": TEXT,
-        "lineNumber": NUMBER,
-        "content": TEXT,
-        "score": {"type": "number"},
-        "workspace": TEXT,
-        "kind": TEXT,
-        "updatedAt": TEXT_OR_NULL,
-        "author": TEXT_OR_NULL,
-        "revision": TEXT_OR_NULL,
-        "why": list_of(TEXT),
-    }
-)
 
-CUT = {
-    "anyOf": [
-        object_of({"shown": NUMBER, "behind": NUMBER, "lowest": {"type": "number"}}),
-        {"type": "null"},
-    ]
-}
-ANSWER = object_of(
-    {
-        "hits": list_of(HIT),
-        "nextCursor": TEXT_OR_NULL,
-        "cut": CUT,
-        "nothingKnown": {"type": "boolean"},
-    }
-)
+class RecallHitDocument(StrictModel):
+    """A line that was found."""
+
+    path: str
+    line_number: int
+    content: str
+    score: float
+    workspace: str
+    kind: str
+    updated_at: str | None
+    author: str | None
+    revision: str | None
+    why: list[str]
+
+
+class RecallCutDocument(StrictModel):
+    """Where the list of hits was cut."""
+
+    shown: int
+    behind: int
+    lowest: float
+
+
+class RecallDocument(StrictModel):
+    hits: list[RecallHitDocument]
+    next_cursor: str | None
+    cut: RecallCutDocument | None
+    nothing_known: bool
 
 
 class RecallQuery(Query):
@@ -89,8 +85,7 @@ class RecallQuery(Query):
 @router.get(
     "/recall",
     summary="Find lines by their meaning",
-    response_model=None,
-    responses=answers(ANSWER),
+    responses=answers(RecallDocument),
 )
 def recall_lines(place: CallerWorkspace, query: Annotated[RecallQuery, QueryOf()]) -> Json:
     """Find lines, best matches first, with the reasons of each match.

@@ -10,24 +10,19 @@ from fastapi import Query as QueryOf
 from pydantic import Field
 
 from harness.memorize.local.local_conversations import shown_range
-from harness.memorize.memorize_request import PER_PAGE, PER_PAGE_MAX, Word
+from harness.memorize.memorize_request import PER_PAGE, PER_PAGE_MAX, SnakeModel, Word
 from harness.web.http.caller import Caller, documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
-    NUMBER,
-    TEXT,
-    TEXT_OR_NULL,
     Count,
+    DeletionDocument,
     Query,
     answers,
-    list_of,
-    object_of,
     refusals,
 )
-from harness.web.routes.memory.memories import CONVERSATION, META
+from harness.web.routes.memory.memories import ArchiveDocument, PageMetaDocument
 
 router = APIRouter(
     route_class=Route,
@@ -37,19 +32,30 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-MESSAGE = object_of(
-    {
-        "position": NUMBER,
-        "role": TEXT,
-        "type": TEXT,
-        "uuid": TEXT_OR_NULL,
-        "timestamp": TEXT_OR_NULL,
-        "text": TEXT,
-        "raw_event_index": NUMBER,
-    }
-)
-PAGE = object_of({"data": list_of(CONVERSATION), "meta": META})
-WHOLE = object_of({"conversation": CONVERSATION, "messages": list_of(MESSAGE), "total": NUMBER})
+
+class ArchivedMessageDocument(SnakeModel):
+    """A message of an archived conversation."""
+
+    position: int
+    role: str
+    type: str
+    uuid: str | None
+    timestamp: str | None
+    text: str
+    raw_event_index: int
+
+
+class ArchivePage(SnakeModel):
+    data: list[ArchiveDocument]
+    meta: PageMetaDocument
+
+
+class ArchiveMessagesDocument(SnakeModel):
+    """An archived conversation, with some of its messages."""
+
+    conversation: ArchiveDocument
+    messages: list[ArchivedMessageDocument]
+    total: int
 
 
 class ArchiveQuery(Query):
@@ -68,7 +74,7 @@ class MessagesQuery(Query):
     """The conversation as a memory cites it, by the hash of the snapshot."""
 
 
-@router.get("", summary="List archived conversations", response_model=None, responses=answers(PAGE))
+@router.get("", summary="List archived conversations", responses=answers(ArchivePage))
 def list_archives(caller: Caller, query: Annotated[ArchiveQuery, QueryOf()]) -> Json:
     """List the conversations that the caller's memories cite, those that changed last first."""
     wanted = (query.q or "").casefold()
@@ -92,8 +98,7 @@ ArchivePath = Annotated[
 @router.get(
     "/{id}",
     summary="Show an archived conversation",
-    response_model=None,
-    responses=answers(WHOLE),
+    responses=answers(ArchiveMessagesDocument),
 )
 def show_archive(
     caller: Caller, reference: ArchivePath, query: Annotated[MessagesQuery, QueryOf()]
@@ -112,8 +117,7 @@ def show_archive(
 @router.delete(
     "/{id}",
     summary="Delete an archived conversation",
-    response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
+    responses={**answers(DeletionDocument, {"deleted": True}), **refusals(409)},
 )
 def delete_archive(caller: Caller, reference: ArchivePath) -> Json:
     """Delete a conversation. Memories that cite it stay, and have no proof from then on."""

@@ -32,13 +32,12 @@ from harness.web.http.errors import ErrorDetail, Json, refused
 from harness.web.http.precondition import Precondition, etag
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
     READING_JSON,
     TEXT,
+    DeletionDocument,
     Query,
     answers,
-    list_of,
     refusals,
     schema_of,
     takes,
@@ -183,8 +182,7 @@ CONFLICTS = answers(
 @router.get(
     "/blocks",
     summary="List the memory blocks",
-    response_model=None,
-    responses=answers(list_of(schema_of(BlockBody)), [EXAMPLE]),
+    responses=answers(list[BlockBody], [EXAMPLE]),
 )
 def list_blocks(caller: Caller, query: Annotated[BlockListQuery, QueryOf()]) -> Response:
     """List the blocks that exist: core before archival, the user's before those with agents."""
@@ -195,7 +193,6 @@ def list_blocks(caller: Caller, query: Annotated[BlockListQuery, QueryOf()]) -> 
 @router.get(
     "/blocks/{type}",
     summary="Read a memory block",
-    response_model=None,
     responses={
         200: {**answers(BlockBody, EXAMPLE)[200], "headers": ETAG},
     },
@@ -210,7 +207,6 @@ def read_block(
 @router.put(
     "/blocks/{type}",
     summary="Replace a memory block",
-    response_model=None,
     responses={
         **answers(BlockBody, EXAMPLE, description="The block was replaced, or held this already."),
         **answers(BlockBody, EXAMPLE, status=201, description="The block is new."),
@@ -256,8 +252,7 @@ def write_block(
 @router.delete(
     "/blocks/{type}",
     summary="Delete a memory block",
-    response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **CONFLICTS},
+    responses={**answers(DeletionDocument, {"deleted": True}), **CONFLICTS},
     openapi_extra=IF_MATCH,
 )
 def delete_block(
@@ -282,9 +277,8 @@ def delete_block(
 @router.post(
     "/recall",
     summary="Find lines of archival memory",
-    response_model=None,
     responses={
-        **answers(list_of(schema_of(BlockLineBody)), [LINE_EXAMPLE]),
+        **answers(list[BlockLineBody], [LINE_EXAMPLE]),
         **refusals(*READING_JSON),
     },
     openapi_extra=takes(schema_of(RecallRequest), {"query": "Harbour lease", "limit": 10}),

@@ -26,6 +26,7 @@ from harness.web.http.route_docs import (
     EVERYWHERE,
     READING_JSON,
     TEXT,
+    DeletionDocument,
     Query,
     Schema,
     Switch,
@@ -55,10 +56,6 @@ class Row(StrictModel):
     """Hex SHA-256 of the fact's file, for `If-Match`."""
     truncated: bool = False
     """Only there if it is true: the file holds more than a fact may, and `value` is its beginning."""
-
-
-class DeletedRow(StrictModel):
-    deleted: Literal[True]
 
 
 class NewRow(StrictModel):
@@ -118,7 +115,7 @@ IF_MATCH: Schema = {
 _ROWS = enveloped(Success[list[Row]], [ROW], description="The facts, pinned ones first.")
 _CHANGED = enveloped(Success[Row], ROW, description="The fact as it is now.")
 _CREATED = enveloped(Success[Row], ROW, status=201, description="The fact is new.")
-_GONE = enveloped(Success[DeletedRow], {"deleted": True}, description="The fact is deleted.")
+_GONE = enveloped(Success[DeletionDocument], {"deleted": True}, description="The fact is deleted.")
 
 MemoryId = Annotated[str, Path(alias="memoryId", description="The id of the fact.")]
 
@@ -182,7 +179,6 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["GET"],
         name=f"list_facts_{name}",
         summary=f"List the facts of {_article(whose)}",
-        response_model=None,
         responses=_ROWS,
     )
     add(
@@ -191,7 +187,6 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["POST"],
         name=f"put_fact_{name}",
         summary=f"Set a fact of {_article(whose)}",
-        response_model=None,
         responses={**_CHANGED, **_CREATED, **writing},
         openapi_extra={**takes(schema_of(NewRow), NEW), **IF_MATCH},
     )
@@ -201,7 +196,6 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["PATCH"],
         name=f"change_fact_{name}",
         summary=f"Change a fact of {_article(whose)}",
-        response_model=None,
         responses={**_CHANGED, **writing},
         openapi_extra={**takes(patched, {"importance": 90}), **IF_MATCH},
     )
@@ -211,7 +205,6 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["PATCH"],
         name=f"pin_fact_{name}",
         summary=f"Pin or unpin a fact of {_article(whose)}",
-        response_model=None,
         responses={**_CHANGED, **writing},
         openapi_extra={**takes(schema_of(Pin), {"pinned": True}), **IF_MATCH},
     )
@@ -221,7 +214,6 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["DELETE"],
         name=f"delete_fact_{name}",
         summary=f"Delete a fact of {_article(whose)}",
-        response_model=None,
         responses={**_GONE, **enveloped_refusals(409, 412)},
         openapi_extra=IF_MATCH,
     )

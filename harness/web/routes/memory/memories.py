@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as QueryOf
@@ -24,18 +24,12 @@ from harness.web.http.errors import Json
 from harness.web.http.local_reader import readable_conversations
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
-    NUMBER,
     READING_JSON,
-    TEXT,
-    TEXT_OR_NULL,
     Count,
+    DeletionDocument,
     Query,
-    Schema,
     answers,
-    list_of,
-    object_of,
     refusals,
     schema_of,
     takes,
@@ -52,53 +46,73 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-ANY: Schema = {"type": "object"}
-CONVERSATION = object_of(
-    {
-        "id": TEXT,
-        "conversation_id": TEXT,
-        "provider": TEXT,
-        "title": TEXT,
-        "project": TEXT_OR_NULL,
-        "parent": TEXT_OR_NULL,
-        "messages": NUMBER,
-        "snapshot": TEXT,
-        "snapshots": list_of(
-            object_of({"hash": TEXT, "messages": NUMBER, "bytes": NUMBER, "at": TEXT})
-        ),
-        "created_at": TEXT,
-        "updated_at": TEXT,
-    }
-)
-MEMORY = object_of(
-    {
-        "id": TEXT,
-        "memory_key": TEXT_OR_NULL,
-        "content": TEXT,
-        "tags": list_of(TEXT),
-        "confidence": {"anyOf": [{"type": "number"}, {"type": "null"}]},
-        "metadata": ANY,
-        "groundings": list_of(ANY),
-        "agent_id": TEXT_OR_NULL,
-        "conversation_id": TEXT,
-        "provider": TEXT,
-        "project": TEXT_OR_NULL,
-        "workspace": TEXT,
-        "source": TEXT,
-        "created_at": TEXT,
-        "updated_at": TEXT,
-    }
-)
-MEMORIZED = object_of(
-    {
-        "status": {"enum": ["created", "updated", "unchanged"]},
-        "memory": MEMORY,
-        "conversation": CONVERSATION,
-        "warnings": list_of(TEXT),
-    }
-)
-META = object_of({"page": NUMBER, "per_page": NUMBER, "total": NUMBER})
-PAGE = object_of({"data": list_of(MEMORY), "meta": META})
+
+class ArchiveSnapshotDocument(SnakeModel):
+    """A conversation as it was archived once."""
+
+    hash: str
+    messages: int
+    bytes: int
+    at: str
+
+
+class ArchiveDocument(SnakeModel):
+    """A conversation that memories cite."""
+
+    id: str
+    conversation_id: str
+    provider: str
+    title: str
+    project: str | None
+    parent: str | None
+    messages: int
+    snapshot: str
+    snapshots: list[ArchiveSnapshotDocument]
+    created_at: str
+    updated_at: str
+
+
+class MemorizedDocument(SnakeModel):
+    """A fact with its proof."""
+
+    id: str
+    memory_key: str | None
+    content: str
+    tags: list[str]
+    confidence: float | None
+    metadata: dict[str, Any]
+    groundings: list[dict[str, Any]]
+    agent_id: str | None
+    conversation_id: str
+    provider: str
+    project: str | None
+    workspace: str
+    source: str
+    created_at: str
+    updated_at: str
+
+
+class MemorizeResultDocument(SnakeModel):
+    """What became of a fact that was sent."""
+
+    status: Literal["created", "updated", "unchanged"]
+    memory: MemorizedDocument
+    conversation: ArchiveDocument
+    warnings: list[str]
+
+
+class PageMetaDocument(SnakeModel):
+    """The place of a page in its list."""
+
+    page: int
+    per_page: int
+    total: int
+
+
+class MemorizedPage(SnakeModel):
+    data: list[MemorizedDocument]
+    meta: PageMetaDocument
+
 
 EXAMPLE: JsonObject = {
     "conversation": {
@@ -143,10 +157,11 @@ class MemoryQuery(Query):
 @router.post(
     "/memorize",
     summary="Memorize a fact with its proof",
-    response_model=None,
     responses={
-        **answers(MEMORIZED, description="The memory was there: it is updated, or unchanged."),
-        **answers(MEMORIZED, status=201, description="The memory is new."),
+        **answers(
+            MemorizeResultDocument, description="The memory was there: it is updated, or unchanged."
+        ),
+        **answers(MemorizeResultDocument, status=201, description="The memory is new."),
         **refusals(409, *READING_JSON),
     },
     openapi_extra=takes(
@@ -183,7 +198,7 @@ def memorize(request: Request, caller: Caller, fields: Fields) -> Json:
     return Json(result.as_json(), 201 if result.status == "created" else 200)
 
 
-@router.get("", summary="List memories", response_model=None, responses=answers(PAGE))
+@router.get("", summary="List memories", responses=answers(MemorizedPage))
 def list_memories(caller: Caller, query: Annotated[MemoryQuery, QueryOf()]) -> Json:
     """List the facts that memorize wrote, those that changed last first."""
     stated = query.model_dump(exclude_none=True)
@@ -195,7 +210,7 @@ def list_memories(caller: Caller, query: Annotated[MemoryQuery, QueryOf()]) -> J
 MemoryPath = Annotated[str, Path(alias="id", description="The id of the memory.")]
 
 
-@router.get("/{id}", summary="Show a memory", response_model=None, responses=answers(MEMORY))
+@router.get("/{id}", summary="Show a memory", responses=answers(MemorizedDocument))
 def show_memory(caller: Caller, memory: MemoryPath) -> Json:
     return Json(caller.memorizer.memories.get(memory).as_json())
 
@@ -203,8 +218,7 @@ def show_memory(caller: Caller, memory: MemoryPath) -> Json:
 @router.delete(
     "/{id}",
     summary="Forget a memory",
-    response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
+    responses={**answers(DeletionDocument, {"deleted": True}), **refusals(409)},
 )
 def delete_memory(caller: Caller, memory: MemoryPath) -> Json:
     """Delete a memory. Its last version stays in the history, and its conversation in the archive."""

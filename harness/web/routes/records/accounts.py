@@ -12,14 +12,12 @@ from harness.web.http.errors import Json
 from harness.web.http.record_routes import new_schema
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
     READING_JSON,
-    TEXT,
+    DeletionDocument,
     answers,
     patch_of,
     refusals,
-    schema_of,
     takes,
 )
 from workspaces.accounts.account import AccountRecord
@@ -34,7 +32,14 @@ router = APIRouter(
 )
 
 NEW = new_schema(AccountRecord, "ownerId")
-ACCOUNT = schema_of(AccountRecord)
+
+
+class AccountWithKey(AccountRecord):
+    """A new account, with its first key."""
+
+    key: str
+
+
 EXAMPLE: JsonObject = {
     "id": "acct_6f1e2d3c4b5a69788796a5b4",
     "name": "acme",
@@ -48,10 +53,9 @@ EXAMPLE: JsonObject = {
     "",
     summary="Create an account",
     status_code=201,
-    response_model=None,
     responses={
         **answers(
-            {**ACCOUNT, "properties": {**ACCOUNT["properties"], "key": TEXT}},
+            AccountWithKey,
             {**EXAMPLE, "key": "wh_…"},
             status=201,
             description="`key` is the account's first key. It is shown here and never again.",
@@ -72,7 +76,6 @@ async def create_account(request: Request) -> Json:
 @router.get(
     "/me",
     summary="Show the account",
-    response_model=None,
     responses=answers(AccountRecord, EXAMPLE),
 )
 def show_account(caller: Caller) -> Json:
@@ -82,7 +85,6 @@ def show_account(caller: Caller) -> Json:
 @router.patch(
     "/me",
     summary="Change the account",
-    response_model=None,
     responses={**answers(AccountRecord, EXAMPLE), **refusals(409, *READING_JSON)},
     openapi_extra=takes(patch_of(NEW), {"config": {"users": {"autocreate": False}}}, patch=True),
 )
@@ -94,8 +96,7 @@ def change_account(caller: Caller, patch: Fields) -> Json:
 @router.delete(
     "/me",
     summary="Delete the account",
-    response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
+    responses={**answers(DeletionDocument, {"deleted": True}), **refusals(409)},
 )
 def delete_account(caller: Caller) -> Json:
     """Delete the account with its users, keys, agents, workspaces and conversations.

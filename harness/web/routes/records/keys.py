@@ -10,15 +10,13 @@ from pydantic import Field
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, access_of, documented_bearer, secret_of
 from harness.web.http.errors import Json
-from harness.web.http.pagination import page_schema, whole
+from harness.web.http.pagination import page_model, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
     READING_JSON,
-    TEXT,
+    DeletionDocument,
     Responses,
-    Schema,
     answers,
     refusals,
     schema_of,
@@ -45,8 +43,12 @@ class NewKey(StrictModel):
     ) = None
 
 
-KEY: Schema = schema_of(KeyRecord)
-MADE: Schema = {**KEY, "properties": {**KEY["properties"], "key": TEXT}}
+class KeyWithSecret(KeyRecord):
+    """A new key, with its secret."""
+
+    key: str
+
+
 EXAMPLE: JsonObject = {
     "id": "key_5d7e9a1b3c4f60718293a4b5",
     "label": "deployment",
@@ -54,7 +56,7 @@ EXAMPLE: JsonObject = {
 }
 _NEW = takes(schema_of(NewKey), {"label": "deployment", "expiresAt": "2099-01-31T12:00:00Z"})
 _MADE: Responses = answers(
-    MADE,
+    KeyWithSecret,
     {**EXAMPLE, "key": "wh_…"},
     status=201,
     description="`key` is the secret. It is shown here and never again.",
@@ -66,8 +68,7 @@ Id = Annotated[str, Path(alias="id")]
 @router.get(
     "/keys",
     summary="List the keys",
-    response_model=None,
-    responses=answers(page_schema("keys", KEY), whole("keys", [EXAMPLE])),
+    responses=answers(page_model("keys", KeyRecord), whole("keys", [EXAMPLE])),
 )
 def list_keys(caller: Caller) -> Json:
     """List the keys without their secrets, which are not stored."""
@@ -78,7 +79,6 @@ def list_keys(caller: Caller) -> Json:
     "/keys",
     summary="Create a key of the account",
     status_code=201,
-    response_model=None,
     responses={**_MADE, **refusals(*READING_JSON)},
     openapi_extra=_NEW,
 )
@@ -89,8 +89,7 @@ def create_key(caller: Caller, fields: Fields) -> Json:
 @router.delete(
     "/keys/{id}",
     summary="Revoke a key",
-    response_model=None,
-    responses=answers(DELETED, {"deleted": True}),
+    responses=answers(DeletionDocument, {"deleted": True}),
 )
 def revoke_key(caller: Caller, key_id: Id) -> Json:
     """Revoke a key. It stops working immediately."""
@@ -102,7 +101,6 @@ def revoke_key(caller: Caller, key_id: Id) -> Json:
     "/users/{id}/keys",
     summary="Create a key of a user",
     status_code=201,
-    response_model=None,
     responses={**_MADE, **refusals(*READING_JSON)},
     openapi_extra=_NEW,
 )
@@ -118,7 +116,6 @@ def create_user_key(caller: Caller, user: Id, fields: Fields) -> Json:
     "/rotate-key",
     summary="Replace the key of this request",
     status_code=201,
-    response_model=None,
     responses=_MADE,
 )
 def rotate_key(caller: Caller, request: Request) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi import Query as QueryOf
@@ -13,13 +13,11 @@ from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    TEXT,
     Query,
     answers,
-    list_of,
-    object_of,
     refusals,
 )
+from workspaces.validation import StrictModel
 
 router = APIRouter(
     route_class=Route,
@@ -29,16 +27,16 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-REPORT = object_of(
-    {
-        "since": TEXT,
-        "until": TEXT,
-        "by": TEXT,
-        "rows": list_of({"type": "object"}),
-        "total": {"type": "object"},
-        "prices": TEXT,
-    }
-)
+
+class UsageDocument(StrictModel):
+    """What was used, in rows and in total."""
+
+    since: str
+    until: str
+    by: str
+    rows: list[dict[str, Any]]
+    total: dict[str, Any]
+    prices: str
 
 
 class UsageQuery(Query):
@@ -52,8 +50,7 @@ class UsageQuery(Query):
 @router.get(
     "/usage",
     summary="Show tokens and dollars",
-    response_model=None,
-    responses=answers(REPORT),
+    responses=answers(UsageDocument),
 )
 def usage(caller: Caller, query: Annotated[UsageQuery, QueryOf()]) -> Json:
     """Show the usage of the account, or of the user if the key is a user's.

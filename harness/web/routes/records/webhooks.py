@@ -9,14 +9,12 @@ from fastapi import APIRouter, Path
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import page_schema, whole
+from harness.web.http.pagination import page_model, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
     READING_JSON,
-    TEXT,
-    Schema,
+    DeletionDocument,
     answers,
     refusals,
     schema_of,
@@ -32,8 +30,13 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-SHAPE: Schema = schema_of(WebhookRecord)
-WITH_SECRET: Schema = {**SHAPE, "properties": {**SHAPE["properties"], "secret": TEXT}}
+
+class WebhookWithSecret(WebhookRecord):
+    """A new webhook, with the secret that signs its deliveries."""
+
+    secret: str
+
+
 NEW: JsonObject = {"url": "https://example.com/hook", "events": ["turn.finished"]}
 EXAMPLE: JsonObject = {
     **NEW,
@@ -46,10 +49,9 @@ EXAMPLE: JsonObject = {
     "/webhooks",
     summary="Create a webhook",
     status_code=201,
-    response_model=None,
     responses={
         **answers(
-            WITH_SECRET,
+            WebhookWithSecret,
             {**EXAMPLE, "secret": "whsec_…"},
             status=201,
             description="`secret` signs every delivery. It is shown here and never again.",
@@ -73,8 +75,7 @@ def create_webhook(caller: Caller, fields: Fields) -> Json:
 @router.get(
     "/webhooks",
     summary="List the webhooks",
-    response_model=None,
-    responses=answers(page_schema("webhooks", SHAPE), whole("webhooks", [EXAMPLE])),
+    responses=answers(page_model("webhooks", WebhookRecord), whole("webhooks", [EXAMPLE])),
 )
 def list_webhooks(caller: Caller) -> Json:
     """List the webhooks of the account without their secrets."""
@@ -84,8 +85,7 @@ def list_webhooks(caller: Caller) -> Json:
 @router.delete(
     "/webhooks/{id}",
     summary="Delete a webhook",
-    response_model=None,
-    responses=answers(DELETED, {"deleted": True}),
+    responses=answers(DeletionDocument, {"deleted": True}),
 )
 def delete_webhook(caller: Caller, webhook_id: Annotated[str, Path(alias="id")]) -> Json:
     """Delete a webhook. What waits to be delivered to it is dropped."""

@@ -8,7 +8,7 @@ from harness.web.http.caller import documented_bearer
 from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import EVERYWHERE, answers, refusals
-from harness.web.routes.runs.documents import MemoryDocument, MemorySummary, object_by_id
+from harness.web.routes.runs.documents import MemoryDocument, MemorySummary
 from harness.web.routes.runs.runs import OwnerCaller
 from harness.web.routes.talk.turns import AgentPath
 
@@ -33,9 +33,8 @@ EXAMPLE = {"sessionId": "ses_77aa88bb99cc00dd11ee22ff:14", **SUMMARY_EXAMPLE}
 @router.get(
     "/memory-summary",
     summary="Show the active memory of all agents",
-    response_model=None,
     responses=answers(
-        object_by_id(MemorySummary), {"agent_9b1f0f3c2a7d4e5b6c7d8e9f": SUMMARY_EXAMPLE}
+        dict[str, MemorySummary], {"agent_9b1f0f3c2a7d4e5b6c7d8e9f": SUMMARY_EXAMPLE}
     ),
 )
 def memory_summary(caller: OwnerCaller) -> Json:
@@ -47,7 +46,6 @@ def memory_summary(caller: OwnerCaller) -> Json:
 @router.get(
     "/{id}/memory",
     summary="Show the active memory of an agent",
-    response_model=None,
     responses=answers(MemoryDocument, EXAMPLE),
 )
 def show_memory(caller: OwnerCaller, agent: AgentPath) -> Json:
@@ -61,7 +59,6 @@ def show_memory(caller: OwnerCaller, agent: AgentPath) -> Json:
 @router.post(
     "/{id}/memory/reset",
     summary="Reset the active memory of an agent",
-    response_model=None,
     responses=answers(MemoryDocument, {**EXAMPLE, "sessionId": None, "status": "Fresh"}),
 )
 def reset_memory(caller: OwnerCaller, agent: AgentPath) -> Json:

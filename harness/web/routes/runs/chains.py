@@ -107,7 +107,6 @@ def _parse_new(fields: JsonObject) -> NewChain:
 @router.post(
     "",
     summary="Start a chain",
-    response_model=None,
     status_code=202,
     responses={
         **answers(ChainAccepted, ACCEPTED_EXAMPLE, status=202, description="The chain is stored."),
@@ -143,7 +142,6 @@ async def start_chain(
 @router.get(
     "/{id}",
     summary="Show a chain",
-    response_model=None,
     responses=answers(ChainDocument, CHAIN_EXAMPLE),
 )
 def show_chain(caller: OwnerCaller, chain_id: ChainPath) -> Json:
@@ -153,7 +151,6 @@ def show_chain(caller: OwnerCaller, chain_id: ChainPath) -> Json:
 @router.get(
     "/{id}/stream",
     summary="Stream a chain",
-    response_model=None,
     responses={
         200: {"description": "Server-sent events.", "content": {EVENT_STREAM: {"schema": EVENT}}}
     },
@@ -167,7 +164,6 @@ async def follow_chain(caller: OwnerCaller, chain_id: ChainPath, after: After) -
 @router.post(
     "/{id}/cancel",
     summary="Cancel a chain",
-    response_model=None,
     responses={**answers(Cancelled, {"cancelled": True}), **refusals(409)},
 )
 async def cancel_chain(caller: OwnerCaller, chain_id: ChainPath) -> Json:

@@ -100,7 +100,6 @@ DECISION_EXAMPLE: JsonObject = {
 @router.get(
     "/agents/{id}/decisions",
     summary="List an agent's decisions",
-    response_model=None,
     responses=answers(DecisionList, {"decisions": [DECISION_EXAMPLE], "tally": None}),
 )
 def list_decisions(
@@ -116,7 +115,6 @@ def list_decisions(
 @router.post(
     "/runs/{id}/outcome",
     summary="Note what came of a decision",
-    response_model=None,
     responses={**answers(RunDocument, RUN_EXAMPLE), **refusals(*READING_JSON)},
     openapi_extra=takes(schema_of(NewOutcome), {"outcome": "win", "resolutionStatus": "resolved"}),
 )
@@ -134,7 +132,6 @@ def set_outcome(
 @router.post(
     "/runs/{id}/re-examine",
     summary="Examine a decision again",
-    response_model=None,
     status_code=202,
     responses={
         **answers(RunDocument, RUN_EXAMPLE, status=202, description="The new run is stored."),
@@ -162,7 +159,6 @@ async def re_examine(
 @router.get(
     "/runs/{id}/re-examinations",
     summary="List the re-examinations of a decision",
-    response_model=None,
     responses=answers(RunHistory, {"runs": [RUN_EXAMPLE]}),
 )
 def list_re_examinations(caller: OwnerCaller, run_id: RunPath) -> Json:

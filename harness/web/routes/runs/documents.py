@@ -7,7 +7,6 @@ from typing import Any
 from harness.runs.active_memory import MemoryStatus
 from harness.runs.run import RunSource, RunStatus
 from harness.runs.runs import OnActive
-from harness.web.http.route_docs import Schema, object_of, schema_of
 from workspaces.validation import StrictModel
 
 
@@ -107,11 +106,6 @@ class MemorySummary(StrictModel):
 class MemoryDocument(MemorySummary):
     session_id: str | None
     """The state of the session that the next turn resumes."""
-
-
-def object_by_id(shape: type[StrictModel]) -> Schema:
-    """Return the schema of an object that maps ids to this shape."""
-    return {**object_of({}), "additionalProperties": schema_of(shape)}
 
 
 RUN_EXAMPLE: dict[str, Any] = {

@@ -80,7 +80,6 @@ def _parse_new(fields: JsonObject) -> NewRun:
 @router.post(
     "/agents/{id}/runs",
     summary="Start a run",
-    response_model=None,
     status_code=202,
     responses={
         **answers(RunDocument, RUN_EXAMPLE, status=202, description="The run is stored."),
@@ -116,7 +115,6 @@ def begin(request: Request, caller: PrincipalServices, agent_id: AgentId) -> Non
 @router.get(
     "/agents/{id}/runs",
     summary="List the runs of an agent",
-    response_model=None,
     responses=answers(RunList, {"runs": [RUN_EXAMPLE], "nextCursor": None}),
 )
 def list_runs(caller: OwnerCaller, agent: AgentPath, query: Annotated[RunPage, QueryOf()]) -> Json:
@@ -130,7 +128,6 @@ def list_runs(caller: OwnerCaller, agent: AgentPath, query: Annotated[RunPage, Q
 @router.get(
     "/runs/{id}",
     summary="Show a run",
-    response_model=None,
     responses=answers(RunDocument, RUN_EXAMPLE),
 )
 def show_run(caller: OwnerCaller, run_id: RunPath) -> Json:
@@ -140,7 +137,6 @@ def show_run(caller: OwnerCaller, run_id: RunPath) -> Json:
 @router.post(
     "/runs/{id}/cancel",
     summary="Cancel a run",
-    response_model=None,
     responses={**answers(Cancelled, {"cancelled": True}), **refusals(409)},
 )
 async def cancel_run(caller: OwnerCaller, run_id: RunPath) -> Json:

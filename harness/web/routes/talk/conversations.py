@@ -28,26 +28,21 @@ from harness.turns.explanation import explain
 from harness.web.http.body import Fields, read_as
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json
-from harness.web.http.pagination import PageQuery, page_of, page_schema, whole
+from harness.web.http.pagination import PageQuery, page_model, page_of, whole
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
-    DELETED,
     EVERYWHERE,
-    NUMBER,
     READING_JSON,
-    TEXT,
-    TEXT_OR_NULL,
+    DeletionDocument,
     Query,
-    Schema,
     Switch,
     answers,
-    list_of,
-    object_of,
+    left_out,
     refusals,
     schema_of,
     takes,
 )
-from harness.web.routes.talk.turns import STATUS, STREAM, After, AgentPath, accept_event
+from harness.web.routes.talk.turns import STREAM, After, AgentPath, EventDocument, accept_event
 from workspaces.errors import Forbidden, Refused
 from workspaces.ids import new_id
 from workspaces.validation import StrictModel, parse
@@ -60,34 +55,50 @@ router = APIRouter(
     responses=refusals(*EVERYWHERE),
 )
 
-ANY: Schema = {"type": "object"}
-_ABOUT: dict[str, Schema] = {
-    "id": TEXT,
-    "key": TEXT,
-    "agentId": TEXT,
-    "userId": TEXT,
-    "createdAt": TEXT,
-    "forkedFrom": TEXT,
-    "updatedAt": TEXT,
-    "entries": NUMBER,
-}
-SUMMARY = object_of(_ABOUT, optional=["forkedFrom"])
-SESSION = object_of(
-    {"first": NUMBER, "id": TEXT, "startedAt": TEXT, "windowFrom": NUMBER}, optional=["windowFrom"]
-)
-PENDING = object_of(
-    {"callId": TEXT, "tool": TEXT, "input": ANY, "workspace": TEXT_OR_NULL, "waitsFor": TEXT}
-)
-WHOLE = object_of(
-    {
-        **_ABOUT,
-        "sessions": list_of(SESSION),
-        "waiting": NUMBER,
-        "pending": list_of(PENDING),
-        "turnId": TEXT,
-    },
-    optional=["forkedFrom", "turnId"],
-)
+
+class ConversationDocument(StrictModel):
+    """A conversation."""
+
+    id: str
+    key: str
+    agent_id: str
+    user_id: str
+    created_at: str
+    forked_from: str = left_out()
+    updated_at: str
+    entries: int
+
+
+class SessionDocument(StrictModel):
+    """A session of a conversation."""
+
+    first: int
+    id: str
+    started_at: str
+    window_from: int = left_out()
+
+
+class PendingDocument(StrictModel):
+    """A call that waits for an answer."""
+
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    workspace: str | None
+    waits_for: str
+
+
+class ConversationStateDocument(ConversationDocument):
+    """A conversation, with its sessions and its queue."""
+
+    sessions: list[SessionDocument]
+    waiting: int
+    pending: list[PendingDocument]
+    turn_id: str = left_out()
+
+
+class CancellationDocument(StrictModel):
+    cancelled: bool
 
 
 class EntryPage(PageQuery):
@@ -140,8 +151,7 @@ PathConversation = Annotated[Conversation, Depends(_conversation)]
 @router.get(
     "/agents/{id}/conversations",
     summary="List your conversations with an agent",
-    response_model=None,
-    responses=answers(page_schema("conversations", SUMMARY)),
+    responses=answers(page_model("conversations", ConversationDocument)),
 )
 def list_conversations(
     caller: Caller, reference: AgentPath, query: Annotated[PageQuery, QueryOf()]
@@ -160,8 +170,7 @@ def list_conversations(
 @router.get(
     "/conversations/{id}",
     summary="Show a conversation",
-    response_model=None,
-    responses=answers(WHOLE),
+    responses=answers(ConversationStateDocument),
 )
 def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
     """Show a conversation with its sessions, queued events, pending calls and running turn."""
@@ -181,8 +190,7 @@ def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
 @router.delete(
     "/conversations/{id}",
     summary="Delete a conversation",
-    response_model=None,
-    responses={**answers(DELETED, {"deleted": True}), **refusals(409)},
+    responses={**answers(DeletionDocument, {"deleted": True}), **refusals(409)},
 )
 def delete_conversation(caller: Caller, conversation: PathConversation) -> Json:
     """Delete a conversation with its entries and its queue. Workspaces do not change."""
@@ -193,8 +201,7 @@ def delete_conversation(caller: Caller, conversation: PathConversation) -> Json:
 @router.get(
     "/conversations/{id}/entries",
     summary="List the entries",
-    response_model=None,
-    responses=answers(page_schema("entries", ANY)),
+    responses=answers(page_model("entries", dict[str, Any])),
 )
 def list_entries(
     caller: Caller, conversation: PathConversation, query: Annotated[EntryPage, QueryOf()]
@@ -215,8 +222,7 @@ def list_entries(
 @router.get(
     "/conversations/{id}/approvals",
     summary="List the pending calls",
-    response_model=None,
-    responses=answers(page_schema("approvals", PENDING)),
+    responses=answers(page_model("approvals", PendingDocument)),
 )
 def list_approvals(caller: Caller, conversation: PathConversation) -> Json:
     """List the calls that wait for an approval (`approval`) or for a result from the client (`result`)."""
@@ -227,10 +233,11 @@ def list_approvals(caller: Caller, conversation: PathConversation) -> Json:
 @router.post(
     "/conversations/{id}/approvals",
     summary="Approve or deny pending calls",
-    response_model=None,
     status_code=202,
     responses={
-        **answers(STATUS, status=202, description="The turn continues when no call is pending."),
+        **answers(
+            EventDocument, status=202, description="The turn continues when no call is pending."
+        ),
         **STREAM,
         **refusals(409, 429, *READING_JSON),
     },
@@ -256,10 +263,9 @@ async def decide(
 @router.post(
     "/conversations/{id}/fork",
     summary="Fork a conversation",
-    response_model=None,
     status_code=201,
     responses={
-        **answers(SUMMARY, status=201, description="The conversation was created."),
+        **answers(ConversationDocument, status=201, description="The conversation was created."),
         **refusals(409, *READING_JSON),
     },
     openapi_extra=takes(schema_of(Fork), {"key": "another try", "at": 12}),
@@ -277,8 +283,7 @@ def fork_conversation(
 @router.post(
     "/conversations/{id}/reset",
     summary="Start a new session",
-    response_model=None,
-    responses={**answers(SESSION), **refusals(409)},
+    responses={**answers(SessionDocument), **refusals(409)},
 )
 def reset_conversation(caller: Caller, conversation: PathConversation) -> Json:
     """Start a new session. Old entries can still be read, but the agent no longer sees them."""
@@ -288,8 +293,7 @@ def reset_conversation(caller: Caller, conversation: PathConversation) -> Json:
 @router.post(
     "/conversations/{id}/cancel",
     summary="Cancel the running or waiting turn",
-    response_model=None,
-    responses={**answers(object_of({"cancelled": {"type": "boolean"}})), **refusals(409)},
+    responses={**answers(CancellationDocument), **refusals(409)},
 )
 async def cancel_turn(caller: Caller, conversation: PathConversation) -> Json:
     """Cancel the turn, in whichever process it runs. Its outcome will be `interrupted`.
@@ -302,8 +306,7 @@ async def cancel_turn(caller: Caller, conversation: PathConversation) -> Json:
 @router.get(
     "/conversations/{id}/receipts",
     summary="Show exactly what the model saw",
-    response_model=None,
-    responses=answers(page_schema("receipts", ANY)),
+    responses=answers(page_model("receipts", dict[str, Any])),
 )
 def list_receipts(
     caller: Caller, conversation: PathConversation, query: Annotated[ReceiptQuery, QueryOf()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from pydantic import Field
@@ -16,12 +16,9 @@ from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    NUMBER,
     READING_JSON,
-    TEXT,
     answers,
-    list_of,
-    object_of,
+    left_out,
     refusals,
     schema_of,
     takes,
@@ -46,30 +43,47 @@ class PreviewRequest(StrictModel):
     last turn's, the turn makes a new snapshot."""
 
 
-PREVIEW = object_of(
-    {
-        "snapshot": object_of({"number": NUMBER, "at": TEXT, "reason": TEXT}),
-        "isNew": {"type": "boolean"},
-        "parts": list_of({"type": "object"}),
-        "length": object_of(
-            {"characters": NUMBER, "tools": NUMBER, "tokens": NUMBER, "snapshot": NUMBER}
-        ),
-        "compaction": object_of(
-            {"kind": TEXT, "covers": NUMBER, "characters": NUMBER},
-            optional=("covers", "characters"),
-        ),
-        "digest": TEXT,
-        "request": {"type": "object"},
-    },
-    optional=("compaction",),
-)
+class PreviewSnapshotDocument(StrictModel):
+    """The snapshot that a request would show."""
+
+    number: int
+    at: str
+    reason: str
+
+
+class PreviewLengthDocument(StrictModel):
+    """The length of a request, and that of its parts."""
+
+    characters: int
+    tools: int
+    tokens: int
+    snapshot: int
+
+
+class PreviewCompactionDocument(StrictModel):
+    """The compaction that would come before the request."""
+
+    kind: str
+    covers: int = left_out()
+    characters: int = left_out()
+
+
+class PreviewDocument(StrictModel):
+    """The request that a turn would send."""
+
+    snapshot: PreviewSnapshotDocument
+    is_new: bool
+    parts: list[dict[str, Any]]
+    length: PreviewLengthDocument
+    compaction: PreviewCompactionDocument = left_out()
+    digest: str
+    request: dict[str, Any]
 
 
 @router.post(
     "/prompt-preview",
     summary="Show what the next turn would send",
-    response_model=None,
-    responses={**answers(PREVIEW), **refusals(*READING_JSON)},
+    responses={**answers(PreviewDocument), **refusals(*READING_JSON)},
     openapi_extra=takes(
         schema_of(PreviewRequest), {"conversationKey": "planning", "message": "What is next?"}
     ),

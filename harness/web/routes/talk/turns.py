@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
 from harness.bootstrap.composition import Application, PrincipalServices
-from harness.conversations.event_status import EventStatus
+from harness.conversations.event_status import EventState, EventStatus
 from harness.conversations.queued_event import QueuedEvent
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of
 from harness.messages.event import (
@@ -40,15 +40,12 @@ from harness.web.http.errors import Json
 from harness.web.http.route import Route
 from harness.web.http.route_docs import (
     EVERYWHERE,
-    NUMBER,
     READING_JSON,
-    TEXT,
     Query,
     Responses,
     Schema,
     answers,
-    list_of,
-    object_of,
+    left_out,
     refusals,
     schema_of,
     takes,
@@ -111,8 +108,8 @@ def _turn_schema() -> Schema:
     """Return the schema of a turn. The core parses its lists, with better errors than a union type."""
     schema = schema_of(TurnRequest)
     items: Schema = {"anyOf": [_item(one) for one in (UserSaid, SystemSaid, Approval, ToolAnswer)]}
-    events = {**list_of(items), "minItems": 1, "maxItems": ITEMS_MAX}
-    tools = {**list_of(schema_of(ClientTool)), "maxItems": CLIENT_TOOLS_MAX}
+    events = {"type": "array", "items": items, "minItems": 1, "maxItems": ITEMS_MAX}
+    tools = {"type": "array", "items": schema_of(ClientTool), "maxItems": CLIENT_TOOLS_MAX}
     schema["properties"] |= {"events": events, "tools": tools}
     return schema
 
@@ -129,47 +126,40 @@ EXAMPLE: JsonObject = {
     "events": [{"type": "user", "content": "What is next?"}],
 }
 
-ANY: Schema = {"type": "object"}
-STATUS = object_of(
-    {
-        "eventId": TEXT,
-        "status": {"enum": ["queued", "running", "waiting", "done", "failed", "refused"]},
-        "conversationId": TEXT,
-        "statusUrl": TEXT,
-        "turnId": TEXT,
-        "ahead": NUMBER,
-        "outcome": TEXT,
-        "reply": TEXT,
-        "usage": ANY,
-        "revisions": list_of(ANY),
-        "durable": ANY,
-        "unavailable": list_of(TEXT),
-        "leftOut": list_of(TEXT),
-        "context": list_of(object_of({"kind": TEXT, "detail": TEXT})),
-        "pending": list_of(ANY),
-        "error": ANY,
-    },
-    optional=[
-        "statusUrl",
-        "turnId",
-        "ahead",
-        "outcome",
-        "reply",
-        "usage",
-        "revisions",
-        "durable",
-        "unavailable",
-        "leftOut",
-        "context",
-        "pending",
-        "error",
-    ],
-)
+
+class RemarkDocument(StrictModel):
+    """A remark on the context of a turn."""
+
+    kind: str
+    detail: str
+
+
+class EventDocument(StrictModel):
+    """The status of an event, with its outcome once it has one."""
+
+    event_id: str
+    status: EventState
+    conversation_id: str
+    status_url: str = left_out()
+    turn_id: str = left_out()
+    ahead: int = left_out()
+    outcome: str = left_out()
+    reply: str = left_out()
+    usage: dict[str, Any] = left_out()
+    revisions: list[dict[str, Any]] = left_out()
+    durable: dict[str, Any] = left_out()
+    unavailable: list[str] = left_out()
+    left_out_mounts: Annotated[list[str], Field(alias="leftOut")] = left_out()
+    context: list[RemarkDocument] = left_out()
+    pending: list[dict[str, Any]] = left_out()
+    error: dict[str, Any] = left_out()
+
 
 STREAM: Responses = {
     200: {
+        "model": EventDocument,
         "description": "Server-sent events, if the request asks for a stream; else the status of the event.",
-        "content": {EVENT_STREAM: {"schema": EVENT}, "application/json": {"schema": STATUS}},
+        "content": {EVENT_STREAM: {"schema": EVENT}},
     }
 }
 
@@ -195,11 +185,10 @@ class WaitQuery(Query):
 @router.post(
     "/turns",
     summary="Send a message to an agent",
-    response_model=None,
     status_code=202,
     responses={
         **answers(
-            STATUS,
+            EventDocument,
             status=202,
             description="The event is stored and will be answered, even if this server stops.",
         ),
@@ -255,7 +244,6 @@ async def begin_event(
 @router.get(
     "/events/{eventId:path}/stream",
     summary="Stream an event",
-    response_model=None,
     responses={
         200: {"description": "Server-sent events.", "content": {EVENT_STREAM: {"schema": EVENT}}}
     },
@@ -272,8 +260,7 @@ async def follow_event(
 @router.get(
     "/events/{eventId:path}",
     summary="Show the status of an event",
-    response_model=None,
-    responses=answers(STATUS),
+    responses=answers(EventDocument),
 )
 async def show_event(
     request: Request,
