@@ -17,7 +17,7 @@ The branch is not moved here, and nothing is removed: `erase_unreachable` (`repa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +43,9 @@ WAS = "Was"
 
 SECONDS_MAX = 3600.0
 """Seconds after which git is killed. A hundred thousand revisions take some minutes."""
+
+ID_DIGITS = 40
+"""Digits of a revision's id."""
 
 BATCH_BYTES_MAX = 32 * 2**20
 """Bytes of new objects that are held in memory before they become a pack."""
@@ -206,7 +209,8 @@ class _Rewriter:
             self._found.append(Found("message", "", read.revision, 1))
         if new_tree == tree and new_parents == parents and not is_told:
             return
-        text = new_message.encode() if is_told else body
+        renamed = self._with_new_ids(new_message, parents)
+        text = renamed.encode() if renamed != message else body
         head = [
             b"tree " + new_tree.encode(),
             *(b"parent " + parent.encode() for parent in new_parents),
@@ -324,6 +328,19 @@ class _Rewriter:
             key = kind + blank + self._paths[path]
         value = self._paths[value] if value in self._paths else self._redaction.text(value)
         return key + colon + value.replace("\n", " ")
+
+    def _with_new_ids(self, message: str, parents: Sequence[RevisionId]) -> str:
+        """Return a message that names other revisions by their new ids: a merge its parents in the subject,
+        others the one that they restore or revert in a trailer."""
+        lines = message.split("\n")
+        if lines[0].startswith("merge of "):
+            for parent in parents:
+                lines[0] = lines[0].replace(parent[:8], self._renamed.get(parent, parent)[:8])
+        for number, line in enumerate(lines):
+            key, colon, value = line.partition(": ")
+            if colon and len(value) == ID_DIGITS and key not in _KEPT_TRAILERS:
+                lines[number] = key + colon + self._renamed.get(RevisionId(value), value)
+        return "\n".join(lines)
 
     def _redact_person(self, line: bytes) -> bytes:
         """Return the value of an author or committer line without the text."""
