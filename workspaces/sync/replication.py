@@ -58,6 +58,10 @@ THREADS = 16
 ORPHAN_KEPT_S = 24 * 3600.0
 """Seconds to keep a pack that no head names. Another machine may be about to fetch it, or to name it."""
 
+ABANDONED_S = 3600.0
+"""Age from which a pack that no head names is deleted with a history that was replaced. Its writer
+names it within seconds, or never."""
+
 _SEEN, _CHECKED, _REPLACED = "head", "packs checked", "packs replaced"
 """Facts of the baseline: the head last read, the day on which all packs were present, and the packs of a
 history that a rewritten one replaces."""
@@ -106,6 +110,8 @@ class Replication:
         """Packs verified since the head was last stored."""
         self._ahead: tuple[RevisionId | None, tuple[Pack, ...]] | None = None
         """Packs written ahead for a head with this newest revision. No head names them yet."""
+        self._written: set[str] = set()
+        """Packs that this object has written."""
         self.requests = 0
 
     def has_moved(self) -> bool:
@@ -238,16 +244,20 @@ class Replication:
             return self._move_head(HistoryHead(rewritten.tip, packs, reviewed), seen)
 
     def erase_replaced(self) -> None:
-        """Delete the packs of a history that was replaced, with those that were written ahead for it."""
+        """Delete the packs of a history that was replaced, also those that no head ever named."""
         with self._lock:
             seen = self._load_seen()
-            named = {pack.blob for pack in seen.head.packs} if seen else set[str]()
-            ahead, self._ahead = self._ahead, None
-            names = {pack.blob for pack in (ahead[1] if ahead else ())}
-            names.update(json.loads(self._baseline.fact(_REPLACED) or "[]"))
+            named = {NAME, *(pack.blob for pack in (seen.head.packs if seen else ()))}
+            names = {*self._written, *json.loads(self._baseline.fact(_REPLACED) or "[]")}
+            self.requests += 1
+            old = self._now() - ABANDONED_S
+            stats = list(self._there.scan())
+            names.update(one.name for one in stats if one.modified and one.modified < old)
+            self._ahead = None
             for name in sorted(names - named):
                 self.requests += 1
                 self._there.delete(name, expect=ANY)
+            self._written.clear()
             self._baseline.note(_REPLACED, "")
 
     def fold(self) -> None:
@@ -388,6 +398,7 @@ class Replication:
         for newest, data in self._history.bundles(tip, known):
             pack = Pack(sha256(data).hexdigest(), len(data), newest)
             self.requests += 1
+            self._written.add(pack.blob)
             self._verified[pack.name] = self._there.write(pack.blob, data, expect=ANY)
             yield pack
 

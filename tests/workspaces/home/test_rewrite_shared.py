@@ -118,6 +118,23 @@ def test_a_machine_that_had_nothing_of_its_own_has_the_new_history(
     assert not holds_secret(held_bytes(b.home.root))
 
 
+def test_packs_that_a_machine_wrote_before_it_heard_are_deleted(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    forget(a)
+    b.workspace.write("own.md", f"in a revision: {SECRET}\n", by=AGENT)
+    b.sync.push_dirty()
+    assert b.workspace.tip() != a.workspace.tip()
+    forget(b)
+    a.sync.run()
+    assert a.workspace.tip() == b.workspace.tip()
+    assert a.texts() == b.texts()
+    for one in (a, b):
+        assert not holds_secret(held_bytes(one.home.root))
+    assert not any(map(holds_secret, stored(prefix).values()))
+
+
 def test_another_machine_that_is_faster_makes_the_steps_begin_again(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
