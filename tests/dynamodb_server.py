@@ -31,6 +31,12 @@ class _OneAtATime:
 
 @pytest.fixture(scope="session")
 def dynamodb_url() -> Iterator[str]:
+    with serving_dynamodb() as url:
+        yield url
+
+
+@contextmanager
+def serving_dynamodb() -> Iterator[str]:
     from moto.moto_server import werkzeug_app  # 0.1 s that only these tests need
     from werkzeug.serving import make_server
 
@@ -40,10 +46,12 @@ def dynamodb_url() -> Iterator[str]:
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join(timeout=120)
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(timeout=120)
+        server.server_close()
 
 
 @pytest.fixture
@@ -54,7 +62,13 @@ def dynamodb(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def point_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
+    for name, value in settings_for(url).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+def settings_for(url: str) -> dict[str, str]:
+    return {
         "AWS_ENDPOINT_URL_DYNAMODB": url,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -62,9 +76,7 @@ def point_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS_CONFIG_FILE": "/dev/null",
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    }
 
 
 def make_table(url: str, name: str) -> None:
