@@ -15,7 +15,7 @@ import secrets
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
@@ -60,27 +60,6 @@ def write_pack(directory: Path, objects: Mapping[str, Packed], *, level: int) ->
     temporary = [_write_temporary(directory, content) for content in contents]
     for path, suffix in zip(temporary, (".pack", ".idx"), strict=True):
         path.rename(directory / f"{name}{suffix}")
-
-
-def join_packs(packs: Sequence[bytes]) -> bytes | None:
-    """Join several packs into one. Deltas name their base by distance or by id, so the bodies can follow each
-    other. Return None if one of them is no pack or is damaged. An object that two packs contain is in the
-    result twice."""
-    bodies: list[bytes | memoryview] = []
-    count = 0
-    for pack in packs:
-        head, end = pack[: _HEAD.size], len(pack) - _DIGEST_BYTES
-        if end < _HEAD.size or _digest(pack[:end]) != pack[end:]:
-            return None
-        magic, version, objects = _HEAD.unpack(head)
-        if (magic, version) != (_MAGIC, 2):
-            return None
-        count += objects
-        bodies.append(memoryview(pack)[_HEAD.size : end])
-    if count >= 2**32:
-        return None
-    whole = b"".join((_HEAD.pack(_MAGIC, 2, count), *bodies))
-    return whole + _digest(whole)
 
 
 def fits_in_pack(objects: Mapping[str, Packed]) -> bool:

@@ -7,12 +7,9 @@ must hold only regular files, under names that are valid in workspace paths: no 
 that git or this system would look for. Every directory must fit into a path, and every revision must have a
 valid stamp. A bundle that breaks a rule is refused as a whole.
 
-Bundles that build on each other are unpacked as one, so git starts once and not for each of them. If they
-cannot be join_packs (two contain the same object, or one is damaged), each is unpacked by itself. A long
-history comes in a few pieces, each in its own stage (`quarantine_stage`), which borrows the objects of the
-stages before it. While one stage is unpacked, the one before it is checked. If the bundles build on nothing
-in the history, git does not see the history at all. Then a complete set of objects refers to nothing
-outside, and need not be walked again.
+Each bundle is unpacked in a stage of its own (`quarantine_stage`), which borrows the objects of the stages
+before it. If the bundles build on nothing in the history, git does not see the history at all. Then a
+complete set of objects refers to nothing outside, and need not be walked again.
 
 `admit` moves the objects into the history, under the writer lock. Until then the history has none of them,
 and a crash leaves a directory that the next packing removes. The objects become reachable only when
@@ -27,8 +24,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Generator
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -39,7 +35,6 @@ from workspaces.history.git.bundle import BUNDLE_BYTES_MAX, parse_bundle
 from workspaces.history.git.commit import parse_tree_and_stamp
 from workspaces.history.git.object_view import ObjectView
 from workspaces.history.git.objects import GitObjects, ObjectBatch, ObjectId, sync, unwritable
-from workspaces.history.git.packfile import join_packs
 from workspaces.history.git.quarantine_stage import HELD_BYTES_MAX, ObjectListing, QuarantineStage
 from workspaces.history.git.tree_check import TreeChecker, TreeNames, TreeSize
 from workspaces.paths import PARTS_MAX, PATH_BYTES_MAX, WorkspacePath
@@ -64,12 +59,6 @@ atoms."""
 
 LOOSE_MAX = 100
 """Most objects that are admitted as loose files. More stay in their pack."""
-
-PIECES = 2
-"""Most pieces of a long history: enough to keep two processors busy, with few starts of git."""
-
-PIECE_BYTES_MIN = 64 * 1024
-"""Smallest piece, in bytes of packs. Less is unpacked and checked faster than another git starts."""
 
 
 class Quarantine:
@@ -118,7 +107,7 @@ class Quarantine:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def take(self, data: bytes) -> RevisionId:
-        """Take in a bundle and return its newest revision. It is unpacked later, together with others.
+        """Take in a bundle and return its newest revision. It is unpacked later.
 
         Raises: Refused when it is no bundle; OverLimit when it is too large; NotFound when it builds on a
         revision that is neither here nor in the history."""
@@ -198,34 +187,18 @@ class Quarantine:
         return True
 
     def _unpack_waiting(self) -> None:
-        """Unpack and check the waiting packs. While one piece is unpacked, the one before is checked. While
-        the last is checked, packs that will stay packs are made durable."""
+        """Unpack and check the waiting packs."""
         packs, self._waiting = self._waiting, []
-        with ThreadPoolExecutor(1) as executor:
-            checks = [executor.submit(self._check_stage, stage) for stage in self._unpack(packs)]
-            if sum(map(len, packs)) >= PIECE_BYTES_MIN:
-                for stage in self._stages:
-                    stage.durable_files()
-        for check in checks:
-            check.result()
+        for pack in packs:
+            self._check_stage(self._unpack(pack))
 
-    def _unpack(self, packs: Sequence[bytes]) -> Iterator[QuarantineStage]:
-        """Unpack several packs as one. If they cannot be join_packs (two contain the same object, or one is
-        damaged), unpack each by itself."""
-        for piece in _pieces(packs):
-            stage = self._unpack_joined(piece)
-            if stage is not None:
-                yield stage
-                continue
-            self._is_independent = False  # even if the headers require nothing from the history
-            yield from map(self._new_stage, piece)
-
-    def _unpack_joined(self, packs: Sequence[bytes]) -> QuarantineStage | None:
-        pack = packs[0] if len(packs) == 1 else join_packs(packs)
-        if pack is None or (len(packs) == 1 and not self._is_independent):
-            return None
-        with suppress(Refused):
-            return self._new_stage(pack)
+    def _unpack(self, pack: bytes) -> QuarantineStage:
+        if self._is_independent:
+            try:
+                return self._new_stage(pack)
+            except Refused:  # it builds on the history, although its header does not say so
+                self._is_independent = False
+        return self._new_stage(pack)
 
     def _new_stage(self, pack: bytes) -> QuarantineStage:
         alternates = [stage.objects for stage in self._stages]
@@ -327,16 +300,3 @@ def sweep(git_directory: Path, older_than: float) -> None:
         with suppress(OSError):
             if directory.stat().st_mtime < older_than:
                 shutil.rmtree(directory, ignore_errors=True)
-
-
-def _pieces(packs: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Yield the packs in order, grouped into pieces of about the same size."""
-    least = max(PIECE_BYTES_MIN, sum(map(len, packs)) // PIECES)
-    piece: list[bytes] = []
-    for pack in packs:
-        piece.append(pack)
-        if sum(map(len, piece)) >= least:
-            yield piece
-            piece = []
-    if piece:
-        yield piece

@@ -49,7 +49,6 @@ class QuarantineStage:
         self._directory = directory
         self._listing = ObjectListing([], [], [])
         self._is_listed = False
-        self._is_durable = False
         alternates_file = make_git_directory(directory, alternates=alternates)
         try:
             self._unpack(pack)
@@ -129,13 +128,11 @@ class QuarantineStage:
         must find the pack."""
         pack_files = (self.objects / "pack").glob("pack-*")
         files = sorted(pack_files, key=lambda file: file.suffix == ".idx")
-        if not self._is_durable:
-            try:
-                for file in files:
-                    sync(file)
-            except OSError as error:
-                raise unwritable(error) from error
-            self._is_durable = True
+        try:
+            for file in files:
+                sync(file)
+        except OSError as error:
+            raise unwritable(error) from error
         return files
 
     @property
@@ -143,7 +140,7 @@ class QuarantineStage:
         return f"--git-dir={self._directory}"
 
     def _unpack(self, pack: bytes) -> None:
-        """Unpack with one thread. Git checks one object at a time, and the other processor is busy anyway."""
+        """Unpack with one thread, because git checks one object at a time."""
         run_git(
             self._git_directory,
             "-c",

@@ -193,10 +193,9 @@ def test_a_path_that_is_too_deep_or_too_long_is_refused(
     assert_refused(history, stranger.bundle(stranger.commit(both)), "parts")
 
 
-def test_path_limits_count_directories_across_all_pieces(
-    history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+def test_path_limits_count_directories_across_all_bundles(
+    history: History, stranger: Stranger
 ) -> None:
-    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
     deep = nested(stranger, [b"d" * 60] * 15)
     first = stranger.commit(deep)
     for more, rule in (
@@ -307,10 +306,9 @@ def test_a_bundle_with_too_many_objects_is_refused(
     assert_refused(history, stranger.bundle(tip), "objects of a bundle")
 
 
-def test_the_object_limit_counts_all_pieces_together(
+def test_the_object_limit_counts_all_bundles_together(
     history: History, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "PIECE_BYTES_MIN", 1)
     first = stranger.commit(stranger.tree(("100644", b"a.md", stranger.file)))
     tree = stranger.tree(("100644", b"b.md", stranger.file))
     parts = [stranger.bundle(first), stranger.bundle(stranger.commit(tree), tree)]
@@ -356,10 +354,9 @@ def test_an_old_quarantine_of_a_killed_process_is_removed_by_packing(history: Hi
 # Read before it is admitted.
 
 
-def test_quarantined_files_are_read_from_all_pieces_and_the_local_history(
+def test_quarantined_files_are_read_from_all_bundles_and_the_local_history(
     history: History, stranger: Stranger
 ) -> None:
-    """In the pieces that came, and here."""
     here = subprocess.run(
         ["git", f"--git-dir={stranger.directory}", "hash-object", "-w", "--stdin"],
         input=b"ours\n",
