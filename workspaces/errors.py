@@ -182,6 +182,47 @@ class Refused(Failure):
         self.rule = rule
 
 
+@dataclass(frozen=True, slots=True)
+class ForbiddenPlace:
+    """A place of a file that a rule forbids. The text is not in it."""
+
+    line: int
+    rule_id: str
+
+
+class ForbiddenText(Refused):
+    """The new content holds a text that is forbidden or was forgotten. Nothing was written."""
+
+    code = "forbidden_text"
+
+    def __init__(
+        self, path: str, places: Sequence[ForbiddenPlace], *, is_here: bool = False
+    ) -> None:
+        """Store the places. `is_here`: they are in the file on this disk, which is not kept as it is."""
+        super().__init__("text", None, f"{_shown(path)} {forbidden_lines(places)}")
+        self.remedy = (
+            "remove those lines from the file on this machine; until then its last kept version counts"
+            if is_here
+            else "leave the text out; `harness forbid list` shows the rules, and `harness forbid allow` "
+            "lets one pass once"
+        )
+        self.path = path
+        self.places = tuple(places)
+
+
+def forbidden_lines(places: Sequence[ForbiddenPlace]) -> str:
+    """Return the places of a file for a person: `holds a forbidden text in line 3 (f_…)`."""
+    shown = ", ".join(
+        f"{place.line} ({place.rule_id})" for place in places[:FORBIDDEN_LINES_SHOWN_MAX]
+    )
+    more = len(places) - FORBIDDEN_LINES_SHOWN_MAX
+    lines = "line" if len(places) == 1 else "lines"
+    return f"holds a forbidden text in {lines} {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+FORBIDDEN_LINES_SHOWN_MAX = 5
+
+
 class OverLimit(Failure):
     """The input is larger than a named limit."""
 

@@ -16,6 +16,7 @@ ProblemKind = Literal[
     "clock",
     "fact",
     "edited",
+    "forbidden",
 ]
 
 

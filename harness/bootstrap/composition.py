@@ -18,7 +18,12 @@ from harness.billing.limits import AccountLimiter
 from harness.billing.price import Prices, own_prices
 from harness.bootstrap.job_kinds import Flushing, job_kinds
 from harness.bootstrap.learning_services import learning_services
-from harness.bootstrap.local_files import clock_of, embedder_of, protection_of_memory
+from harness.bootstrap.local_files import (
+    clock_of,
+    embedder_of,
+    forbidden_texts,
+    protection_of_memory,
+)
 from harness.bootstrap.memorizer import open_memorizer
 from harness.bootstrap.model_catalog import ModelCatalog
 from harness.conversations.conversation import Conversations
@@ -86,8 +91,10 @@ from workspaces.clock import Clock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
 from workspaces.errors import Failure, Refused
+from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.cards import Cards, card_account
 from workspaces.home.deletion_hold import HeldOffBlobs
+from workspaces.home.forbidding import Forbidding
 from workspaces.home.locations import are_shared, bucket_at, records_at
 from workspaces.home.lost_records import check_has_records
 from workspaces.home.unreachable import SET_PLACE
@@ -147,6 +154,7 @@ class PrincipalServices:
     jobs: Jobs
     webhooks: Webhooks
     notices: WebhookNotices
+    forbidding: Forbidding
     deletion: RecordDeletion
     usage: AccountUsage
     dispatcher: Dispatcher
@@ -257,6 +265,7 @@ class Application:
         keys = Keys(account_id, records, clock, may_change=may_change)
         webhooks = Webhooks(account_id, records, clock, may_change=may_change)
         notices = WebhookNotices(principal, webhooks, self.jobs, clock)
+        forbidden = forbidden_texts(RuleRecords(account_id, records, clock, may_change=may_change))
         templates = partial(workspace_files, own=settings.home.templates)
         workspaces = Workspaces(
             principal,
@@ -278,6 +287,7 @@ class Application:
             is_over=partial(self._is_over, account_id),
             cards=Cards(settings.home, partial(card_account, self.accounts, account_id)),
             protection=protection_of_memory(),
+            forbidden=forbidden,
         )
         sandboxes = Catalog(
             SANDBOXES, partition_of(account_id), records, clock, may_change=may_change
@@ -363,6 +373,7 @@ class Application:
             clock=clock,
             registry=None if self.place is None else self.place.registry(account_id),
             forget_webhooks=webhooks.forget,
+            forget_rules=forbidden.records.forget,
             delete_archives=memorizer.archives.delete_of,
             delete_runs=partial(delete_runs_of, run_records, memories, schedule_jobs),
         )
@@ -415,6 +426,7 @@ class Application:
             jobs=self.jobs,
             webhooks=webhooks,
             notices=notices,
+            forbidding=Forbidding(forbidden, workspaces, principal),
             deletion=deletion,
             usage=AccountUsage(principal, self.ledger),
             dispatcher=dispatcher,

@@ -14,6 +14,9 @@ from workspaces.accounts.principal import PARTITION, Principal, stored_owner
 from workspaces.accounts.stored_items import StoredItems, partition_of
 from workspaces.accounts.stored_workspace import StoredWorkspace, is_private
 from workspaces.clock import Clock, clock_ahead
+from workspaces.forgetting.gate import ForbiddenTexts
+from workspaces.forgetting.pattern_search import PatternSearch
+from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.layout import Home
 from workspaces.home.locations import local_file, records_at
 from workspaces.home.opening import open_tree
@@ -37,6 +40,7 @@ class LocalFiles:
         self._records = records
         self._clock = clock
         self._items = StoredItems("workspace", partition_of(principal.account_id), records)
+        self._forbidden = forbidden_texts(RuleRecords(principal.account_id, records, clock))
         self._open: list[Workspace] = []
 
     def get(self, reference: str) -> Workspace | None:
@@ -74,6 +78,7 @@ class LocalFiles:
             self._clock,
             embedder=embedder_of(self._settings),
             protection=protection_of_memory(),
+            forbidden=self._forbidden,
         )
         self._open.append(workspace)
         return workspace
@@ -147,6 +152,27 @@ def protection_of_memory() -> Protection:
         return is_decision_path(path)
 
     return Protection((fact, decision), is_decision)
+
+
+def forbidden_texts(rules: RuleRecords) -> ForbiddenTexts:
+    """Return the gate of an account. Programs and detectors are looked for when there is a rule."""
+
+    def program() -> Path | None:
+        from harness.sandboxes.bundled_programs import ripgrep
+
+        return ripgrep(None)
+
+    def keys(text: str) -> list[tuple[int, int]]:
+        from harness.memory.secrets import find_secrets
+
+        return [(secret.start, secret.end) for secret in find_secrets(text)]
+
+    def cards(text: str) -> list[tuple[int, int]]:
+        from harness.memory.card_numbers import find_card_numbers
+
+        return find_card_numbers(text)
+
+    return ForbiddenTexts(rules, PatternSearch(program), {"cards": cards, "keys": keys})
 
 
 def defaults_mark(account_id: AccountId) -> Key:

@@ -75,6 +75,8 @@ class RecordDeletion:
     registry: Registry | None
     """The registry that announces deletions to other machines. None where nothing is shared."""
     forget_webhooks: Callable[[], None]
+    forget_rules: Callable[[], None]
+    """Deletes what is forbidden in the account."""
     delete_runs: Callable[[AgentId], int]
     """Deletes the runs of an agent, and returns their number."""
     delete_archives: Callable[[UserId], int]
@@ -158,6 +160,7 @@ class RecordDeletion:
         for key_id in keys:
             self.keys.revoke(key_id)
         self.forget_webhooks()
+        self.forget_rules()
         self.ledger.forget(record.id)
         self.limiter.forget(record.id)
         self.accounts.forget(record)

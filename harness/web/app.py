@@ -41,6 +41,7 @@ from harness.web.routes.memory import archives, blocks, facts, memories
 from harness.web.routes.records import (
     accounts,
     agents,
+    forbidden,
     keys,
     sandboxes,
     usage,
@@ -77,6 +78,7 @@ ROUTERS = (
     decisions.router,
     usage.router,
     webhooks.router,
+    forbidden.router,
     health.router,
     metrics.router,
     *PAGES,

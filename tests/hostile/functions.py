@@ -14,7 +14,7 @@ import harness.integrations.codex
 from harness.context import budget, delta, fence, memory_entry, repair, summary_plan
 from harness.integrations import fact_rows, import_notes, json_edit, line_union
 from harness.memorize.local import local_message, transcript_file
-from harness.memory import secrets, similar
+from harness.memory import card_numbers, secrets, similar
 from harness.memory.blocks import block, condition, core_blocks, line_edit
 from harness.memory.decisions import decision, result_card
 from harness.memory.facts import fact, fact_file
@@ -244,6 +244,12 @@ FUNCTIONS: Sequence[Function] = (
             Hostile("password=", "a1", ""),
             Hostile("", "basic ", ""),
         ),
+    ),
+    Function(
+        "card_numbers.find_card_numbers",
+        card_numbers.find_card_numbers,
+        (Hostile("", "4 ", "x"), Hostile("", "4111111111111111", "")),
+        False,
     ),
     Function("transcript_file.parsed_event", _bytes(transcript_file.parsed_event), JSON),
     Function("local_message.shown_title", local_message.shown_title),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class Matcher:
                 if tombstone_id is not None:
                     start, finish = words.starts[number], words.ends[number + count - 1]
                     found.append(FoundText(start, finish, tombstone_id))
-        return _merged(found)
+        return merged_places(found)
 
     def find_changed(self, before: str, after: str) -> list[FoundText]:
         """Return the places in `after` that a change has made. Places in lines that stay are not among them.
@@ -94,10 +94,10 @@ class Matcher:
         old_start = _words_before(before, old_start, around)
         old_end = _words_after(before, old_end, around)
         old = before[old_start:old_end]
-        known = Counter(_lines_of(old, place) for place in self.find(old))
+        known = Counter(lines_of(old, place) for place in self.find(old))
         changed: list[FoundText] = []
         for place in found:
-            lines = _lines_of(after[start:end], place)
+            lines = lines_of(after[start:end], place)
             if known[lines] > 0:
                 known[lines] -= 1
             else:
@@ -111,16 +111,13 @@ class Matcher:
         return with_marks(text, self.find(text))
 
     def replaced_bytes(self, data: bytes) -> bytes | None:
-        """Return the bytes of a file with marks, or None for a file that must go whole.
+        """Return the bytes of a file with marks. Return None for a file that must go whole."""
+        return bytes_with_marks(data, self.find)
 
-        A file goes whole if it is no UTF-8 and holds a forgotten text in an encoding that can be read.
-        """
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            return None if any(self.find(text) for text in _readings(data)) else data
-        found = self.find(text)
-        return with_marks(text, found).encode() if found else data
+
+def mark_of(rule_id: str) -> str:
+    """Return the text that takes the place of a forgotten or forbidden one."""
+    return f"[{'forgotten' if rule_id.startswith('f_') else 'forbidden'} {rule_id}]"
 
 
 def with_marks(text: str, found: Sequence[FoundText]) -> str:
@@ -151,7 +148,21 @@ def _joined(words: list[str]) -> tuple[bytes, list[int], list[int]]:
     return b" ".join(encoded), begins, finishes
 
 
-def _merged(found: list[FoundText]) -> list[FoundText]:
+def bytes_with_marks(data: bytes, find: Callable[[str], Sequence[FoundText]]) -> bytes | None:
+    """Return the bytes of a file with a mark in each place. Return None for a file that must go whole.
+
+    A file goes whole if it is no UTF-8 and holds a forgotten text in an encoding that can be read.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None if any(find(text) for text in readings(data)) else data
+    found = find(text)
+    return with_marks(text, found).encode() if found else data
+
+
+def merged_places(found: list[FoundText]) -> list[FoundText]:
+    """Return the places in order. Places that overlap become one, under the id of the first."""
     found.sort(key=lambda place: (place.start, -place.end))
     merged: list[FoundText] = []
     for place in found:
@@ -212,14 +223,14 @@ def _reach(text: str, place: int, count: int, *, backwards: bool) -> int:
         size *= 2
 
 
-def _lines_of(text: str, place: FoundText) -> tuple[str, str]:
+def lines_of(text: str, place: FoundText) -> tuple[str, str]:
     """Return the whole lines that a place touches, with the id of its tombstone."""
     start = text.rfind("\n", 0, place.start) + 1
     end = text.find("\n", place.end)
     return place.tombstone_id, text[start : end if end >= 0 else len(text)]
 
 
-def _readings(data: bytes) -> Iterable[str]:
+def readings(data: bytes) -> Iterable[str]:
     """Yield the texts that bytes may be meant as which are no UTF-8."""
     yield data.decode("utf-8", "ignore")
     yield data.decode("latin-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
+from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.history.file_origins import FileOrigins
 from workspaces.history.history import History
 from workspaces.history.line_origins import LineOrigins
@@ -14,6 +15,7 @@ from workspaces.localfs.safe_open import as_failure
 from workspaces.search.embeddings import Embedder
 from workspaces.search.recall import Recall
 from workspaces.tree.directory import FileBlobs
+from workspaces.workspace.held_back import HeldBackFiles
 from workspaces.workspace.protection import Protection
 from workspaces.workspace.workspace import AnyRecord, Workspace
 
@@ -27,6 +29,7 @@ def open_tree(
     *,
     embedder: Embedder | None,
     protection: Protection | None,
+    forbidden: ForbiddenTexts | None = None,
 ) -> Workspace:
     """Return the workspace whose tree is in this home, not shared with any machine yet.
 
@@ -39,6 +42,10 @@ def open_tree(
     history = History(home.history(name), clock)
     blobs = FileBlobs(home.tree(name), home.staging(name), bytes_max=record.quota.file_bytes)
     origins = LineOrigins(home.search(name), history)
+    rules = protection or Protection()
+    if forbidden is not None:
+        rules = rules.gated(forbidden.of_workspace(record.id))
+    readable = HeldBackFiles(rules.gate, history).readable
     return Workspace(
         record,
         name,
@@ -47,10 +54,12 @@ def open_tree(
         history=history,
         origins=origins,
         file_origins=FileOrigins(home.search(name), history),
-        recall=Recall(home.search(name), blobs, history, origins, clock, embedder),
+        recall=Recall(
+            home.search(name), blobs, history, origins, clock, embedder, readable=readable
+        ),
         lock=WriterLock(home.lock(name)),
         person=principal.owner.author("edit"),
         author=principal.author("api"),
         clock=clock,
-        protection=protection,
+        protection=rules,
     )

@@ -31,6 +31,7 @@ from workspaces.errors import (
     Refused,
     Unavailable,
 )
+from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.history.history import History
 from workspaces.home.cards import Cards
 from workspaces.home.disposal import Disposal
@@ -76,6 +77,7 @@ class Workspaces:
         is_over: Callable[[WorkspaceId], bool] | None = None,
         cards: Cards | None = None,
         protection: Protection | None = None,
+        forbidden: ForbiddenTexts | None = None,
     ) -> None:
         """Store the dependencies.
 
@@ -83,7 +85,7 @@ class Workspaces:
         machines; None means that all are local. `revised` is called after every revision that this machine
         makes. `is_over` returns True if the local copy of a workspace belongs to a
         deleted epoch, according to the bucket. By default that is so if the bucket has a tombstone. `cards`
-        keeps a card for each record; without it none is written.
+        keeps a card for each record; without it none is written. `forbidden` says what may not be written.
         """
         self._cards = cards
         self._principal = principal
@@ -96,6 +98,7 @@ class Workspaces:
         self._are_records_shared = are_records_shared
         self._revised = revised
         self._protection = protection
+        self._forbidden = forbidden
         self._is_over = is_over or self._is_entombed
         self._catalog = Catalog(
             WORKSPACES,
@@ -414,6 +417,7 @@ class Workspaces:
             self._clock,
             embedder=self._embedder,
             protection=self._protection,
+            forbidden=self._forbidden,
         )
         workspace.hear_revisions(lambda: self._revised(record))
         if record.is_shared:

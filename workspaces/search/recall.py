@@ -6,6 +6,7 @@ from revision to revision by the differences between them, as the first follows 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +15,7 @@ from workspaces.clock import Clock
 from workspaces.errors import OverLimit, Refused
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.line_origins import LineOrigins
+from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.search.embeddings import Embedder
 from workspaces.search.index import Index, OnIndexProgress
@@ -102,11 +104,13 @@ class Recall:
         origins: LineOrigins,
         clock: Clock,
         embedder: Embedder | None = None,
+        readable: Callable[[WorkspacePath, bytes], bytes] = lambda _path, data: data,
     ) -> None:
+        """`readable` returns the content of a file that counts for readers, from what is on the disk."""
         self._history = history
         self._origins = origins
         self._clock = clock
-        self._live = LiveTexts(blobs, clock)
+        self._live = LiveTexts(blobs, clock, readable)
         self._index = Index(file, embedder)
         self._viewed = Index(file.with_name(f"{file.stem}.view.db"), embedder)
 

@@ -8,7 +8,7 @@ no writer can forget to. Every query compares the states first.
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from workspaces.clock import Clock
@@ -41,9 +41,16 @@ class TextSource(Protocol):
 class LiveTexts:
     """The Markdown files of a workspace as they are now, including changes that are in no revision yet."""
 
-    def __init__(self, blobs: FileBlobs, clock: Clock) -> None:
+    def __init__(
+        self,
+        blobs: FileBlobs,
+        clock: Clock,
+        readable: Callable[[WorkspacePath, bytes], bytes] = lambda _path, data: data,
+    ) -> None:
+        """`readable` returns the content that counts for readers, from what is on the disk."""
         self._blobs = blobs
         self._clock = clock
+        self._readable = readable
         self._are_texts: dict[str, bool] = {}
         """Whether each name is a text's. With ten thousand files, repeating the check is most of the work."""
 
@@ -63,7 +70,7 @@ class LiveTexts:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return self._blobs.read(name).data
+            return self._readable(WorkspacePath(name), self._blobs.read(name).data)
         except NotFound:
             return None
         except Failure:  # an unreadable file: the scan of the tree lists it as a problem

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, OverLimit
@@ -100,7 +100,28 @@ Known = Mapping[str, tuple[Signature, FileState]]
 """The stat cache: files that need no hashing again."""
 
 OnFileRead = Callable[[str, bytes], None]
-"""Called with the name and bytes of every file that had to be read."""
+"""Called with the name and bytes of every file that had to be read and is not held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A file on the disk that is not kept as it is."""
+
+    problem: Problem
+    last_kept: FileState | None
+    """Its newest version in the history, which counts for all readers. None: there is none."""
+
+
+class HoldBack(Protocol):
+    """The rule by which files are held back."""
+
+    def version(self) -> int:
+        """Return a number that changes with the rule. 0: no file is held back."""
+        ...
+
+    def __call__(self, name: str, data: bytes, state: FileState) -> HeldBack | None:
+        """Return the state and problem of a file that is held back. None: it is kept."""
+        ...
 
 
 class TreeScan:
@@ -112,13 +133,17 @@ class TreeScan:
         blobs: LiveTree,
         quota: QuotaLimits,
         clock: Clock,
-        recorded: Callable[[], Iterable[str]] = lambda: (),
+        recorded: Callable[[], Mapping[WorkspacePath, ObjectId]] = dict,
+        hold_back: HoldBack | None = None,
     ) -> None:
-        """`recorded` returns the names in the history. It is called only when the result depends on them."""
+        """`recorded` returns the files of the history. It is called only when the result depends on them."""
         self._blobs = blobs
         self._recorded = recorded
         self._quota = quota
         self._clock = clock
+        self._hold_back = hold_back
+        self._holds: Mapping[WorkspacePath, ObjectId] | None = None
+        """The files of the history, during a scan that holds back files. None in any other scan."""
         self.known: Known = {}
         """The stat cache of the last scan. May be set to that of an earlier process."""
         self._last: _Scanned | None = None
@@ -149,16 +174,20 @@ class TreeScan:
             young = self._young_ns()
             self._scanned_at = self._clock.now()
             last, stats = self._last, self._stats()
-            if last is not None and last.stats == stats:  # nothing has changed
+            rule = self._hold_back.version() if self._hold_back else 0
+            if (
+                last is not None and last.stats == stats and last.rule == rule
+            ):  # nothing has changed
                 self.known = last.known
                 return last.tree
+            self._holds = self._recorded() if rule else None
             tree = self._classify(stats, on_read)
             has_young_file = any(status.changed_ns >= young for status in stats.values())
             is_stable = not tree.scratch and _STABLE_KINDS.issuperset(
                 one.kind for one in tree.problems
             )
             is_reusable = not has_young_file and is_stable and not self._was_replaced_meanwhile
-            self._last = _scan_result(tree, self.known, stats) if is_reusable else None
+            self._last = _scan_result(tree, self.known, stats, rule) if is_reusable else None
             return tree
 
     def _stats(self) -> dict[str, FileStat]:
@@ -215,6 +244,10 @@ class TreeScan:
                 result = self._examine(name, status, tree, names, examine, on_read)
                 if isinstance(result, Problem):
                     tree.problems.append(result)
+                elif isinstance(result, HeldBack):
+                    tree.problems.append(result.problem)
+                    if result.last_kept is not None:
+                        _add(tree, WorkspacePath(name), result.last_kept)
                 elif result is not None:
                     state, examined = result
                     _add(tree, WorkspacePath(name), state)
@@ -232,7 +265,7 @@ class TreeScan:
         names: _Names,
         examine: Examine,
         on_read: OnFileRead,
-    ) -> tuple[FileState, FileStat] | Problem | None:
+    ) -> tuple[FileState, FileStat] | HeldBack | Problem | None:
         """Return a file's state or its problem. Return None if the file was removed since it was listed."""
         problem = _problem(name, status) or names.problem(name)
         if problem is not None:
@@ -256,18 +289,27 @@ class TreeScan:
 
     def _state(
         self, name: str, status: FileStat, examine: Examine, on_read: OnFileRead
-    ) -> tuple[FileState, FileStat]:
+    ) -> tuple[FileState, FileStat] | HeldBack:
         """Return a file's state, with the stat of the file that was read."""
         known = self.known.get(name)
-        if known is not None and known[0] == status.signature:
+        if known is not None and known[0] == status.signature and self._is_kept(name, known[1]):
             return known[1], status
         data, read_status = examine(name)
         examined = FileStat._make(_stat_fields(read_status))
-        on_read(name, data)
         self._was_replaced_meanwhile = (
             self._was_replaced_meanwhile or examined.signature != status.signature
         )
-        return FileState(version_of(data), blob_id(data), len(data)), examined
+        state = FileState(version_of(data), blob_id(data), len(data))
+        if self._hold_back is not None and not self._is_kept(name, state):
+            held_back = self._hold_back(name, data, state)
+            if held_back is not None:
+                return held_back
+        on_read(name, data)
+        return state, examined
+
+    def _is_kept(self, name: str, state: FileState) -> bool:
+        """Return True if no file is held back, or the history has this one as it is."""
+        return self._holds is None or self._holds.get(WorkspacePath(name)) == state.object_id
 
     def _entry(
         self, name: str, state: FileState, examined: FileStat
@@ -285,11 +327,13 @@ class _Scanned:
     known: Known
     stats: Mapping[str, FileStat]
     directories: tuple[str, ...]
+    rule: int
+    """The version of the rule by which files were held back."""
 
 
-def _scan_result(tree: Tree, known: Known, stats: Mapping[str, FileStat]) -> _Scanned:
+def _scan_result(tree: Tree, known: Known, stats: Mapping[str, FileStat], rule: int) -> _Scanned:
     directories = (name for name, status in stats.items() if stat.S_ISDIR(status.mode))
-    return _Scanned(tree, known, stats, tuple(directories))
+    return _Scanned(tree, known, stats, tuple(directories), rule)
 
 
 def _add(tree: Tree, path: WorkspacePath, state: FileState) -> None:

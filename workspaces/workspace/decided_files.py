@@ -40,6 +40,7 @@ from workspaces.durability import HERE, Durable
 from workspaces.errors import (
     Conflict,
     Failure,
+    ForbiddenText,
     MassDeletion,
     NotFound,
     Unavailable,
@@ -147,7 +148,7 @@ class DecidedFiles:
         path = WorkspacePath(path)
         remote = self._edits.remote
         if remote is None or not self.is_register:
-            return File(path, self._present(path))
+            return File(path, self._edits.readable(path))
         known, local = remote.known(path), self._readable(path)
         if local is not None and local.version != known.agreed:
             state = self._settled(remote, path)
@@ -324,7 +325,7 @@ class DecidedFiles:
         if not paths:
             return
         with (
-            suppress(WorkspaceBusy, _BothChanged, MassDeletion),
+            suppress(WorkspaceBusy, _BothChanged, MassDeletion, ForbiddenText),
             self._edits.hold(self._person, wait_s=0) as held,
         ):
             for path in paths:
@@ -335,7 +336,7 @@ class DecidedFiles:
         try:
             with self._edits.hold(self._person, wait_s=0) as held:
                 return self._decision(remote, held, path).settled(is_register=True)
-        except (WorkspaceBusy, _BothChanged, MassDeletion):
+        except (WorkspaceBusy, _BothChanged, MassDeletion, ForbiddenText):
             return remote.ask(path, remote.known(path))
 
     def _content(self, path: WorkspacePath) -> bytes | None:
@@ -355,12 +356,6 @@ class DecidedFiles:
             held=held,
             path=path,
         )
-
-    def _present(self, path: WorkspacePath) -> bytes:
-        blob = self._edits.blob(path)
-        if blob is None:
-            raise NotFound("file", path)
-        return blob.data
 
     def _readable(self, path: WorkspacePath) -> Blob | None:
         try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from workspaces.conditions import ABSENT
 from workspaces.coordination.writer_lock import HeldLock
-from workspaces.errors import AlreadyExists, Conflict, Failure
+from workspaces.errors import AlreadyExists, Conflict, Failure, ForbiddenText
 from workspaces.history.history import History
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
@@ -30,8 +30,9 @@ class LocalChange:
         self._safe_replace = replacements
 
     def check(self, path: WorkspacePath, data: bytes | None, seen: Blob | None) -> None:
-        """Raise OverLimit or AlreadyExists if the file may not have this content."""
+        """Raise OverLimit, AlreadyExists or ForbiddenText if the file may not have this content."""
         if data is not None:
+            self._refuse_forbidden(path, seen.data if seen else None, data)
             self._edits.quota.check_file(path, data)
             self._edits.quota.take(data, seen)
             if seen is None:
@@ -108,6 +109,13 @@ class LocalChange:
         except Failure:
             return False
         return (blob.data if blob else None) == data
+
+    def _refuse_forbidden(self, path: WorkspacePath, before: bytes | None, data: bytes) -> None:
+        gate = self._edits.protection.gate
+        if gate.version(is_fresh=True):
+            places = gate.changed(path, before, data, take_pass=True)
+            if places:
+                raise ForbiddenText(path, places)
 
     def _refuse_twin(self, path: WorkspacePath) -> None:
         """Refuse a name that differs from an existing one only in case: on half of all disks the two are one

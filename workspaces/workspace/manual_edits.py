@@ -35,6 +35,7 @@ from workspaces.storage.blobs import Blob
 from workspaces.tree.port import LiveTree
 from workspaces.tree.quota import QuotaCheck
 from workspaces.tree.scan import Known, OnFileRead, Tree, TreeScan
+from workspaces.workspace.held_back import HeldBackFiles
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
 
@@ -84,7 +85,10 @@ class ManualEdits:
         self._history = history
         self._lock = lock
         self._person = person
-        self._scan = TreeScan(blobs, quota, clock, lambda: history.tree(history.tip()))
+        self._held_back = HeldBackFiles(self.protection.gate, history)
+        self._scan = TreeScan(
+            blobs, quota, clock, lambda: history.tree(history.tip()), self._held_back
+        )
         self.quota = QuotaCheck(quota, clock, self._scan.scan)
         self.last_scan = Tree()
         """The result of the last scan under the writer lock."""
@@ -177,6 +181,7 @@ class ManualEdits:
         what each path has. The caller holds the lock."""
         current = {path: self._read(path) for path in paths}
         changes = self._differing(current)
+        self._leave_out_forbidden(changes, current)
         if None in changes.values():
             changes = self._without_remote_files(changes)
         if changes:
@@ -189,6 +194,7 @@ class ManualEdits:
         changed, deleted = self._uncommitted(self._history.tip())
         current = {path: self._read(path) for path in (*changed, *deleted)}
         changes = self._differing(current, deleted)
+        self._leave_out_forbidden(changes, current)
         revision = self._record_changes(changes, current, by)
         if self.put_back:
             self.last_scan = self.scan()
@@ -273,6 +279,13 @@ class ManualEdits:
         except NotFound:
             return None
 
+    def readable(self, path: WorkspacePath) -> bytes:
+        """Return the content of a file that counts for readers: for one that is held back, the last one kept.
+
+        Raises: NotFound; and as the tree does.
+        """
+        return self._held_back.readable(path, self._blobs.read(path).data)
+
     def object_at(self, path: WorkspacePath) -> ObjectId | None:
         """Return the object id of the present file. Return None if there is none or it cannot be read."""
         try:
@@ -323,6 +336,18 @@ class ManualEdits:
             if (blob_id(blob.data) if blob else None) != recorded.get(path):
                 changes[path] = blob.data if blob else None
         return changes
+
+    def _leave_out_forbidden(
+        self, changes: dict[WorkspacePath, bytes | None], current: dict[WorkspacePath, ReadResult]
+    ) -> None:
+        """Take the files that are held back out of the changes, and give them the reason in `current`."""
+        if not changes or not self.protection.gate.version(is_fresh=True):
+            return
+        for path, data in [*changes.items()]:
+            refusal = self._held_back.refusal(path, data)
+            if refusal is not None:
+                del changes[path]
+                current[path] = refusal
 
     def _without_remote_files(
         self, changes: Mapping[WorkspacePath, bytes | None]

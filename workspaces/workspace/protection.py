@@ -6,13 +6,18 @@ they were before. The file then always says what counts, and the model is told.
 
 A rule looks at one file before and after a change. The revision has the rest of the model's change, and a
 trailer that says what was put back.
+
+A forbidden text is nobody's to write. The gate finds it. An API refuses the write, and a file on the disk
+stays there and is not kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from workspaces.errors import ForbiddenPlace
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 
@@ -41,12 +46,59 @@ IsKept = Callable[[WorkspacePath], bool]
 """Returns whether the first revision of a file is what counts, whatever a person makes of it later."""
 
 
+class ForbiddenGate(Protocol):
+    """What may not come into the files of a workspace, whoever writes it."""
+
+    def version(self, *, is_fresh: bool = False) -> int:
+        """Return a number that grows with every change of the rules. 0: nothing is forbidden.
+
+        Other processes change the rules too. What they did in the last second may be missing, unless
+        `is_fresh`. A caller that is about to keep a text asks so once, and the other calls follow.
+        """
+        ...
+
+    def changed(
+        self, path: str, before: bytes | None, after: bytes | None, /, *, take_pass: bool
+    ) -> Sequence[ForbiddenPlace]:
+        """Return the forbidden places that a change of a file brings. With `take_pass`, a rule that may pass
+        once has passed."""
+        ...
+
+    def marked(self, data: bytes) -> bytes | None:
+        """Return the bytes of a file with a mark in the place of each forbidden text. Return None for a file
+        that must go whole."""
+        ...
+
+
+class OpenGate:
+    """A gate that lets everything pass."""
+
+    def version(self, *, is_fresh: bool = False) -> int:  # noqa: ARG002 - nothing ever changes
+        return 0
+
+    def changed(self, *_change: object, take_pass: bool) -> Sequence[ForbiddenPlace]:  # noqa: ARG002 - it finds nothing
+        return ()
+
+    def marked(self, data: bytes) -> bytes | None:
+        return data
+
+
 class Protection:
     """The rules of a workspace."""
 
-    def __init__(self, rules: Sequence[Rule] = (), is_kept: IsKept = lambda _path: False) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule] = (),
+        is_kept: IsKept = lambda _path: False,
+        gate: ForbiddenGate | None = None,
+    ) -> None:
         self._rules = rules
         self.is_kept = is_kept
+        self.gate = gate or OpenGate()
+
+    def gated(self, gate: ForbiddenGate) -> Protection:
+        """Return the same rules with a gate."""
+        return Protection(self._rules, self.is_kept, gate)
 
     def concerns(self, by: Author) -> bool:
         """Return True if the rules apply to this writer."""

@@ -215,7 +215,7 @@ class Workspace:
         """Return one file, as it is now or as a revision has it."""
         path = WorkspacePath(path)
         if view == HEAD:
-            return File(path, self._blobs.read(path).data)
+            return File(path, self._edits.readable(path))
         blob = self._history.find(self._history.resolve(view), path)
         if blob is None:
             raise NotFound("file", path)

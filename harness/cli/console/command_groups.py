@@ -57,6 +57,7 @@ COMMAND_GROUPS = {
         "check": "memory.proof",
         "resource": "memory.resource",
         "conversations": "memory.conversations",
+        "forbid": "memory.forbid",
         "use": "admin.use",
         "mcp": "admin.mcp",
     },

@@ -23,6 +23,7 @@ REFUSALS = {
     412: "Version mismatch: the file has another version than `If-Match` or `If-None-Match` names.",
     413: "The request is larger than the limit that the message names.",
     415: "The body is not JSON.",
+    422: "The text holds what is forbidden or was forgotten (`forbidden_text`). Nothing was written.",
     429: "A limit of the account is reached, or the queue is full; `Retry-After` says when to retry.",
     503: "Another caller holds the resource, or a store does not answer; try again.",
 }

@@ -40,6 +40,8 @@ APPROVED = {"approvals": [{"callId": "toolu_1", "allowed": True}]}
 CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/accounts/me/keys/{id}"): Case("key"),
     ("DELETE", "/v1/webhooks/{id}"): Case("webhook"),
+    ("DELETE", "/v1/forbidden/{id}"): Case("rule"),
+    ("POST", "/v1/forbidden/{id}/allow"): Case("rule", {"workspace": "mine", "path": "a.md"}),
     ("POST", "/accounts/me/users/{id}/keys"): Case("user", {}),
     ("GET", "/accounts/me/users/{id}"): Case("user"),
     ("PATCH", "/accounts/me/users/{id}"): Case("user", RECORD),
@@ -179,6 +181,8 @@ NOTHING_TO_NAME = {
     ("GET", "/v1/usage"),
     ("GET", "/v1/webhooks"),
     ("POST", "/v1/webhooks"),
+    ("GET", "/v1/forbidden"),
+    ("POST", "/v1/forbidden"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
@@ -229,6 +233,7 @@ def furnished(caller: Caller) -> dict[str, str]:
     done = taken(caller, agent["id"], "e1", FOREIGN, FOREIGN)
     hook = {"url": f"https://example.com/{FOREIGN}", "events": ["turn.finished"]}
     made["webhook"] = post("/v1/webhooks", hook)
+    made["rule"] = post("/v1/forbidden", {"detect": "cards"}, 201)
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     chain = {"agents": [agent["id"]], "task": FOREIGN}
     made["chain"] = post("/v1/chains", chain, 202)

@@ -164,6 +164,8 @@ IDS = {
     "/accounts/me/sandboxes/{id}": "sandbox",
     "/accounts/me/agents/{id}": "agent",
     "/accounts/me/workspaces/{id}": "workspace",
+    "/v1/forbidden/{id}": "rule",
+    "/v1/forbidden/{id}/allow": "rule",
     "/api/memories/{id}": "memory",
     "/api/conversations/{id}": "archive",
 }
@@ -234,6 +236,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
         "archive": told["conversation"]["id"],
         "workspace": workspace,
         "webhook": post("/v1/webhooks", HOOK)["id"],
+        "rule": post("/v1/forbidden", {"detect": "cards"})["id"],
         "key": post("/accounts/me/keys", {})["id"],
         "user": post("/accounts/me/users", {"name": "ada"})["id"],
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],

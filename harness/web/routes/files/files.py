@@ -207,7 +207,7 @@ def read_file(
         ),
         **answers(WrittenDocument, WRITTEN_EXAMPLE, status=201, description="The file is new."),
         **answers(WrittenDocument, WRITTEN_EXAMPLE, status=202, description=WAITS),
-        **refusals(408, 409, 412, 413),
+        **refusals(408, 409, 412, 413, 422),
     },
     openapi_extra={**WRITING, "requestBody": {"required": True, "content": BYTES}},
 )
@@ -236,7 +236,7 @@ async def write_file(
     responses={
         **answers(DeletedFileDocument, GONE_EXAMPLE),
         **answers(DeletedFileDocument, GONE_EXAMPLE, status=202, description=WAITS),
-        **refusals(409, 412),
+        **refusals(409, 412, 422),
     },
     openapi_extra=WRITING,
 )

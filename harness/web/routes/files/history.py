@@ -247,7 +247,7 @@ def blame(place: CallerWorkspace, query: Annotated[BlameQuery, QueryOf()]) -> Js
     responses={
         **answers(WrittenDocument, WRITTEN_EXAMPLE),
         **answers(WrittenDocument, WRITTEN_EXAMPLE, status=202, description=WAITS),
-        **refusals(409, *READING_JSON),
+        **refusals(409, 422, *READING_JSON),
     },
     openapi_extra={
         "parameters": [PREFER],
@@ -279,7 +279,7 @@ def restore(request: Request, caller: Caller, place: CallerWorkspace, fields: Fi
     responses={
         **answers(UndoneDocument),
         **answers(UndoneDocument, status=202, description=WAITS),
-        **refusals(409, *READING_JSON),
+        **refusals(409, 422, *READING_JSON),
     },
     openapi_extra={
         "parameters": [PREFER],

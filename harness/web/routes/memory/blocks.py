@@ -211,7 +211,7 @@ def read_block(
         **answers(BlockBody, EXAMPLE, description="The block was replaced, or held this already."),
         **answers(BlockBody, EXAMPLE, status=201, description="The block is new."),
         **CONFLICTS,
-        **refusals(*READING_JSON),
+        **refusals(422, *READING_JSON),
     },
     openapi_extra={**takes(schema_of(BlockPut), PUT_EXAMPLE), **IF_MATCH},
 )
@@ -279,7 +279,7 @@ def delete_block(
     summary="Find lines of archival memory",
     responses={
         **answers(list[BlockLineBody], [LINE_EXAMPLE]),
-        **refusals(*READING_JSON),
+        **refusals(422, *READING_JSON),
     },
     openapi_extra=takes(schema_of(RecallRequest), {"query": "Harbour lease", "limit": 10}),
 )

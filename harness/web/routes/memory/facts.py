@@ -169,7 +169,7 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         facts.delete(_id(memory), check=check)
         return succeeded({"deleted": True})
 
-    writing = {**enveloped_refusals(409, 412, *READING_JSON)}
+    writing = {**enveloped_refusals(409, 412, 422, *READING_JSON)}
     patched = schema_of(RowPatch)
     name = f"of_{whose}"
     add = router.add_api_route
@@ -214,7 +214,7 @@ def _router(prefix: str, find: Callable[..., Awaitable[Facts]], whose: str) -> A
         methods=["DELETE"],
         name=f"delete_fact_{name}",
         summary=f"Delete a fact of {_article(whose)}",
-        responses={**_GONE, **enveloped_refusals(409, 412)},
+        responses={**_GONE, **enveloped_refusals(409, 412, 422)},
         openapi_extra=IF_MATCH,
     )
     return router

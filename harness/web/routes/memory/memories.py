@@ -162,7 +162,7 @@ class MemoryQuery(Query):
             MemorizeResultDocument, description="The memory was there: it is updated, or unchanged."
         ),
         **answers(MemorizeResultDocument, status=201, description="The memory is new."),
-        **refusals(409, *READING_JSON),
+        **refusals(409, 422, *READING_JSON),
     },
     openapi_extra=takes(
         {"anyOf": [schema_of(MemorizeRequest), schema_of(WithConversation)]}, EXAMPLE

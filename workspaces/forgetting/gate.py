@@ -1,0 +1,132 @@
+"""The gate of an account: every text that is about to be kept is searched for what is forbidden."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workspaces.errors import ForbiddenPlace, Refused
+from workspaces.forgetting.matcher import FoundText, bytes_with_marks, readings
+from workspaces.forgetting.pattern_search import PatternSearch
+from workspaces.forgetting.rule_records import KnownRules, RuleRecords
+from workspaces.forgetting.rule_set import Detector, RuleSet
+
+READ_AGE_S_MAX = 1.0
+"""A read may use rules of so many seconds ago. Who is about to keep a text asks for them anew."""
+
+_SETS_MAX = 64
+
+
+class ForbiddenTexts:
+    """What is forbidden in an account, in its files and in what is said. Threads may share it."""
+
+    def __init__(
+        self, records: RuleRecords, patterns: PatternSearch, detectors: Mapping[str, Detector]
+    ) -> None:
+        self.records = records
+        self._patterns = patterns
+        self._detectors = detectors
+        self._sets: dict[tuple[int, str | None], RuleSet] = {}
+        self._lock = threading.Lock()
+
+    def forbid_pattern(self, pattern: str, *, by: str, workspace_id: str | None = None) -> str:
+        """Forbid what a pattern matches, and return the id of the rule.
+
+        Raises: Refused or OverLimit for a pattern that cannot be used.
+        """
+        self._patterns.check(pattern)
+        return self.records.forbid_pattern(pattern, by=by, workspace_id=workspace_id).id
+
+    def forbid_detected(self, detector: str, *, by: str, workspace_id: str | None = None) -> str:
+        """Forbid what a detector finds, and return the id of the rule.
+
+        Raises: Refused for a name that no detector has.
+        """
+        if detector not in self._detectors:
+            raise Refused(
+                "detector",
+                detector,
+                "is the name of no detector",
+                remedy=f"valid: {', '.join(sorted(self._detectors))}",
+            )
+        return self.records.forbid_detected(detector, by=by, workspace_id=workspace_id).id
+
+    def rules(self, workspace_id: str | None = None, *, max_age_s: float = 0.0) -> RuleSet:
+        """Return the rules for a workspace. None: for what is said in conversations."""
+        known = self.records.known(max_age_s=max_age_s)
+        with self._lock:
+            key = (known.version, workspace_id)
+            found = self._sets.get(key)
+            if found is None:
+                if len(self._sets) >= _SETS_MAX:
+                    self._sets.clear()
+                found = self._sets[key] = self._new_set(known, workspace_id)
+            return found
+
+    def marked(self, text: str) -> str:
+        """Return the text of a message with a mark in the place of each forbidden text."""
+        rules = self.rules(max_age_s=READ_AGE_S_MAX)
+        return rules.marked(text) if rules else text
+
+    def of_workspace(self, workspace_id: str) -> WorkspaceGate:
+        return WorkspaceGate(self, workspace_id)
+
+    def _new_set(self, known: KnownRules, workspace_id: str | None) -> RuleSet:
+        return RuleSet(
+            known.rules.values(),
+            known.keys,
+            self._patterns,
+            self._detectors,
+            workspace_id=workspace_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceGate:
+    """What is forbidden in the files of one workspace."""
+
+    texts: ForbiddenTexts
+    workspace_id: str
+
+    def version(self, *, is_fresh: bool = False) -> int:
+        """Return a number that grows with every change of the rules. 0: nothing is forbidden."""
+        rules = self._rules(0.0 if is_fresh else READ_AGE_S_MAX)
+        return self.texts.records.known(max_age_s=READ_AGE_S_MAX).version if rules else 0
+
+    def changed(
+        self, path: str, before: bytes | None, after: bytes | None, /, *, take_pass: bool
+    ) -> Sequence[ForbiddenPlace]:
+        """Return the forbidden places that a change of a file brings. With `take_pass`, a rule that may pass
+        once has passed."""
+        rules = self._rules()
+        if not rules or after is None or before == after:
+            return ()
+        places = _places(rules, before, after)
+        passed = {
+            rule_id: self.texts.records.may_pass(rule_id, self.workspace_id, path, take=take_pass)
+            for rule_id in sorted({place.rule_id for place in places})
+        }
+        return [place for place in places if not passed[place.rule_id]]
+
+    def marked(self, data: bytes) -> bytes | None:
+        """Return the bytes of a file with marks. Return None for a file that must go whole."""
+        rules = self._rules()
+        return bytes_with_marks(data, rules.find) if rules else data
+
+    def _rules(self, max_age_s: float = READ_AGE_S_MAX) -> RuleSet:
+        return self.texts.rules(self.workspace_id, max_age_s=max_age_s)
+
+
+def _places(rules: RuleSet, before: bytes | None, after: bytes) -> list[ForbiddenPlace]:
+    try:
+        new = after.decode()
+    except UnicodeDecodeError:
+        found = next((found for text in readings(after) if (found := rules.find(text))), ())
+        return [ForbiddenPlace(1, place.tombstone_id) for place in found]
+    old = "" if before is None else before.decode("utf-8", "replace")
+    return [_numbered(new, place) for place in rules.find_changed(old, new)]
+
+
+def _numbered(text: str, place: FoundText) -> ForbiddenPlace:
+    return ForbiddenPlace(text.count("\n", 0, place.start) + 1, place.tombstone_id)
