@@ -14,6 +14,7 @@ from typing import Any
 from workspaces.clock import Clock
 from workspaces.errors import Unavailable
 from workspaces.history.git.objects import ObjectId, blob_id
+from workspaces.history.git.rewrite import Redaction, RewrittenHistory
 from workspaces.history.source import stamps_before
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
@@ -45,6 +46,7 @@ class MemoryHistory:
         self._lines: dict[str, frozenset[str]] = {}
 
     is_there = True
+    is_replaced = False
 
     def tip(self) -> str | None:
         return self._tip
@@ -108,11 +110,72 @@ class MemoryHistory:
         *,
         beside: Any = None,
         beside_by: Author | None = None,
+        is_replaced: bool = False,
     ) -> str:
         onto = self._made(beside, (theirs,), beside_by or author) if beside else theirs
-        if self._tip is None or self.descends(theirs, self._tip):
+        if is_replaced:
+            self.is_replaced = True
+            present = self.present_ids(theirs)
+            self.made = {present[one] for one in self.made if one in present}
+        if self._tip is None or is_replaced or self.descends(theirs, self._tip):
             return self._moved(self._made(differing, (onto,), author) if differing else onto)
         return self._moved(self._merged(differing, self._tip, onto, author))
+
+    def is_replaced_by(self, theirs: str) -> bool:
+        if self._tip is None or self.descends(theirs, self._tip):
+            return False
+        new = (self.commits[one] for one in self.line(theirs) - self.line(self._tip))
+        return any("Was" in one.trailers or "Forgot" in one.trailers for one in new)
+
+    def rewrite(self, redaction: Redaction, *, is_dry: bool = False) -> RewrittenHistory | None:
+        del is_dry
+        if self._tip is None:
+            return None
+        renamed: dict[str, str] = {}
+        paths: set[str] = set()
+        for one in sorted(self.line(self._tip), key=lambda one: len(self.line(one))):
+            commit = self.commits[one]
+            parents = tuple(renamed.get(of, of) for of in commit.parents)
+            changed: dict[WorkspacePath, bytes | None] = {}
+            for path, blob in commit.tree.items():
+                redacted = redaction.file(path, self.objects[blob])
+                if redacted is not None:
+                    changed[path] = redacted.data
+            if changed or parents != commit.parents:
+                was = f"{commit.trailers.get('Was', '')} {one}".strip()
+                trailers = {**commit.trailers, "Was": was}
+                rewritten = replace(
+                    commit, parents=parents, tree=dict(commit.tree), trailers=trailers
+                )
+                renamed[one] = self._added(rewritten, changed)
+                paths |= changed.keys()
+        tip = renamed.get(self._tip, self._tip)
+        return RewrittenHistory(tip, (), renamed, frozenset(paths))  # pyright: ignore[reportArgumentType]
+
+    def replace(self, tip: str, *, expect: str) -> None:
+        assert self._tip == expect
+        self.is_replaced = True
+        present = self.present_ids(tip)
+        self.made = {present[one] for one in self.made}
+        self._moved(tip)
+
+    def erase_replaced(self) -> None:
+        line = self.line(self._tip) if self._tip else frozenset[str]()
+        blobs = self.reachable()
+        self.commits = {one: commit for one, commit in self.commits.items() if one in line}
+        self.objects = {of: data for of, data in self.objects.items() if of in blobs}
+        self._lines.clear()
+
+    def end_erasure(self) -> None:
+        self.is_replaced = False
+
+    def present_ids(self, tip: str) -> dict[str, str]:
+        """The revisions that a newest one has grown from, by each id that they ever had."""
+        line = self.line(tip)
+        past = {
+            was: one for one in line for was in self.commits[one].trailers.get("Was", "").split()
+        }
+        return {**past, **{one: one for one in line}}
 
     def ahead(self) -> list[Commit]:
         """None: it has no date of git's to look by."""
