@@ -44,6 +44,7 @@ from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, Refused, WorkspaceBusy
 from workspaces.home.deletion_hold import hold_off_deletions
+from workspaces.home.known_backups import note_backup
 from workspaces.home.layout import Home
 from workspaces.home.locations import is_database, local_file
 from workspaces.home.lost_records import check_has_records, stored_namespaces
@@ -120,7 +121,9 @@ def create(
             if records is not None and not files_only:
                 run.records(records)
             run.files()
-            return run.finish(depot, has_records=not files_only)
+            created = run.finish(depot, has_records=not files_only)
+            note_backup(settings.home, place, created.snapshot.stamp)
+            return created
     finally:
         application.close()
 

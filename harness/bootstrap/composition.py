@@ -24,10 +24,11 @@ from harness.bootstrap.local_files import (
     forbidden_texts,
     protection_of_memory,
 )
-from harness.bootstrap.memorizer import open_memorizer
+from harness.bootstrap.memory_services import open_forgettings, open_memorizer
 from harness.bootstrap.model_catalog import ModelCatalog
 from harness.conversations.conversation import Conversations
 from harness.conversations.event_queue import EventQueue
+from harness.forgetting.forgettings import Forgettings
 from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import JobRunner
@@ -150,6 +151,7 @@ class PrincipalServices:
     blocks: Blocks
     facts: FactCatalog
     memorizer: Memorizer
+    forgettings: Forgettings
     conversations: Conversations
     jobs: Jobs
     webhooks: Webhooks
@@ -347,6 +349,19 @@ class Application:
             large=self._large,
             clock=clock,
         )
+        forgettings = open_forgettings(
+            principal,
+            settings,
+            records=records,
+            large=self._large,
+            clock=clock,
+            jobs=self.jobs,
+            workspaces=workspaces,
+            conversations=conversations,
+            rules=forbidden.records,
+            place=self.place,
+            publish=partial(self._publish_records, account_id),
+        )
         learning = learning_services(
             principal=principal,
             agents=agents,
@@ -422,6 +437,7 @@ class Application:
             blocks=blocks,
             facts=facts,
             memorizer=memorizer,
+            forgettings=forgettings,
             conversations=conversations,
             jobs=self.jobs,
             webhooks=webhooks,
@@ -466,6 +482,12 @@ class Application:
             services = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
             if services.registry_sync is not None:
                 services.registry_sync.sync_if_due()
+
+    def _publish_records(self, account_id: AccountId) -> None:
+        """Sync the account's records now, to publish the changes of this machine."""
+        registry_sync = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
+        if registry_sync is not None:
+            registry_sync.sync()
 
     def _ticks(self, account_id: AccountId) -> TickClaims | None:
         """Return the claims of ticks in the bucket, where machines share it but not their records."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from harness.conversations.conversation import ERASE, Conversations
 from harness.conversations.event_queue import TURN
+from harness.forgetting.forgettings import FORGET, Forgettings
 from harness.jobs.job import Job, Jobs
 from harness.jobs.runner import OutOfReach, RunJob
 from harness.learning.learning import LEARN, Learning
@@ -67,6 +68,8 @@ class JobServices(Protocol):
     def chains(self) -> Chains: ...
     @property
     def learning(self) -> Learning: ...
+    @property
+    def forgettings(self) -> Forgettings: ...
     @property
     def webhooks(self) -> Webhooks: ...
     @property
@@ -139,6 +142,7 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
         SCHEDULE: schedule,
         CHAIN: chain,
         LEARN: learn,
+        f"{FORGET}:{machine}": partial(_forget, services_for),
         WEBHOOK: partial(_deliver, services_for),
     }
 
@@ -152,6 +156,12 @@ async def _deliver(services_for: ServicesFor, job: Job) -> datetime | None:
         now_s = services.clock.now().timestamp()
         await deliver(webhook, job.payload["notice"], now_s=now_s, allows_private=allows_private)
     return None
+
+
+async def _forget(services_for: ServicesFor, job: Job) -> None:
+    """Do the steps of a forgetting on this machine, unless the account was deleted."""
+    with _wait_for_store(), suppress(NotFound):
+        await run_in_new_thread(services_for(job).forgettings.run, job.payload["forgettingId"])
 
 
 @contextmanager

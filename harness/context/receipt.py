@@ -42,6 +42,9 @@ RequestPurpose = Literal[
 ]
 
 
+REDACTED = "redacted: "
+"""What stands, before the id of a tombstone, in the place of a hash from which a text could be guessed."""
+
 DECISION = "decision:"
 """The beginning of the source of a decision's slot, which stands in a message."""
 
@@ -116,7 +119,8 @@ class Receipt:
     parts: tuple[ShownPart, ...]
     """The parts of the snapshot, then their changes in the order in which they were shown."""
     digest: str
-    """The SHA-256 of the request."""
+    """The SHA-256 of the request. If a text that it showed was forgotten since: `redacted: ` and the id of
+    the tombstone, because a short text could be guessed from the hash."""
     remarks: tuple[Remark, ...] = ()
     """The remarks of its turn about the context up to this step."""
     purpose: RequestPurpose = "turn"
@@ -126,6 +130,11 @@ class Receipt:
         """Return the sources of memory that could not be read."""
         newest = self.newest.items()
         return frozenset(source for source, part in newest if part.unavailable is not None)
+
+    @property
+    def is_redacted(self) -> bool:
+        """Return True if a text that the request showed was forgotten since."""
+        return self.digest.startswith(REDACTED)
 
     @property
     def newest(self) -> dict[str, ShownPart]:

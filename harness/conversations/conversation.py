@@ -220,6 +220,20 @@ class Conversations:
                     yield found
             end = page[-1].key.sort
 
+    def of_account(self) -> list[Conversation]:
+        """Return the conversations of all users of the account.
+
+        Raises: Forbidden for a user who may not change the account.
+        """
+        if not self._principal.may_configure:
+            raise Forbidden("see the conversations of other users")
+        partition, prefix = self._key("")
+        ids = (
+            item.key.sort.removeprefix(prefix)
+            for item in with_prefix(self._records, partition, prefix)
+        )
+        return [one for one in map(self._by_id, ids) if one is not None]
+
     def transcript(
         self, conversation: Conversation, *, on_append: Callable[[int], None] | None = None
     ) -> Transcript:
@@ -233,7 +247,7 @@ class Conversations:
 
         Raises: Busy while a turn runs or was interrupted.
         """
-        with self._leased(conversation) as lease:
+        with self.leased(conversation) as lease:
             self.check_at_rest(conversation)
             return self.transcript(conversation).reset(lease, self._now())
 
@@ -301,7 +315,7 @@ class Conversations:
         Raises: Busy while a turn runs.
         """
         deleted_parts = self._count_parts(conversation)
-        with self._leased(conversation) as lease:
+        with self.leased(conversation) as lease:
             self._remove(conversation, lease)
         # another process runs the job at this moment, or a backup puts it off: the job will finish it
         with suppress(Conflict, Busy):
@@ -343,7 +357,11 @@ class Conversations:
         return self._leases.acquire(conversation.lease_key)
 
     @contextmanager
-    def _leased(self, conversation: Conversation) -> Generator[Lease]:
+    def leased(self, conversation: Conversation) -> Generator[Lease]:
+        """Hold the conversation's lease during the block, so that no turn runs.
+
+        Raises: Busy while a turn runs or waits.
+        """
         lease = self.acquire(conversation)
         try:
             yield lease

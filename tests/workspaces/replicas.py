@@ -11,7 +11,7 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.remote.bucket import SharedBucket
-from workspaces.storage.blobs import NO_META, Blob, Expect, Meta, Stat, Token
+from workspaces.storage.blobs import NO_META, Blob, Expect, Meta, PastData, Stat, Token
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.records import RecordStore
 from workspaces.sync.engine import Sync
@@ -54,6 +54,9 @@ class MemoryPrefix:
     def erase_past(self, is_erased: Callable[[str], bool]) -> int:
         del is_erased
         return 0
+
+    def past_data(self) -> Iterator[PastData]:
+        return iter(())
 
     def below(
         self, part: str, *, bytes_max: int | None = None, names_max: int | None = None

@@ -24,6 +24,10 @@ from workspaces.errors import AnotherBody
 from workspaces.storage.records import Condition, Item, JsonObject, Key, Put, RecordStore
 
 CLAIM_S = 24 * 3600.0
+REDACTED_BODY = "redacted: "
+"""The beginning of a body whose hash was removed, because a forgotten text could be guessed from it. Every
+body counts as the same then."""
+
 OUTCOME_S = 3600.0
 """Shortest time for which an outcome is kept, even if it took a day to come."""
 
@@ -60,7 +64,7 @@ class Claims:
             return ABSENT
         if claim.refusal is not None:  # released: free for the next caller
             return claim.counter
-        if claim.body != body:
+        if claim.body != body and not claim.body.startswith(REDACTED_BODY):
             raise AnotherBody("event", key.sort.partition(":")[2])
         return claim
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -18,7 +18,7 @@ from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
 from workspaces.remote.remote_workspace import FileListing
 from workspaces.remote.s3_capabilities import Capabilities, probe
 from workspaces.remote.tick_claim import TickClaims
-from workspaces.storage.blobs import BlobStore, Stat
+from workspaces.storage.blobs import BlobStore, PastData, Stat
 from workspaces.storage.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
@@ -45,6 +45,10 @@ class Prefix(BlobStore, Protocol):
     def erase_past(self, is_erased: Callable[[str], bool]) -> int:
         """Delete for good the past versions of some names, and the marks of deletions. Return their
         number."""
+        ...
+
+    def past_data(self) -> Iterator[PastData]:
+        """Yield the past versions of all names, with their bytes."""
         ...
 
     def below(
@@ -113,6 +117,32 @@ class SharedBucket:
         history no longer names. Return the number of versions. May be repeated."""
         files = self._store.below(namespace).erase_past(lambda name: name in paths)
         return files + self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
+
+    def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> int:
+        """Delete for good what the store still holds of earlier states of an account's records, and of the
+        large values below some ids. Return the number of versions. May be repeated."""
+        records = self._store.below(f"{RECORDS_PREFIX}/{account_id}").erase_past(lambda _: True)
+        values = self._store.below(ENTRIES)
+        return records + values.erase_past(lambda name: name.partition("/")[0] in owners)
+
+    def held(
+        self, account_id: AccountId, namespaces: Collection[Namespace], owners: Iterable[str]
+    ) -> Iterator[PastData]:
+        """Yield every object of an account, and every past version of one, with its bytes."""
+        for part in (
+            *namespaces,
+            *(f"{HISTORY}/{namespace}" for namespace in namespaces),
+            *(f"{ENTRIES}/{owner}" for owner in owners),
+            f"{RECORDS_PREFIX}/{account_id}",
+        ):
+            below = self._store.below(part)
+            for stat in below.walk():
+                with suppress(
+                    NotFound, Refused
+                ):  # deleted meanwhile, or under a name that is no path
+                    yield PastData(f"{part}/{stat.name}", "", below.read(stat.name).data)
+            for past in below.past_data():
+                yield past._replace(name=f"{part}/{past.name}")
 
     def registry(self, account_id: AccountId) -> Registry:
         """Return the registry of an account's records, which its machines share."""

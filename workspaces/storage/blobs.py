@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import md5
 from types import MappingProxyType
-from typing import NewType, Protocol
+from typing import NamedTuple, NewType, Protocol
 
 from workspaces.conditions import Wildcard
 from workspaces.errors import OverLimit, Refused
@@ -77,6 +77,15 @@ class Stat:
     token: Token | None
     modified: float | None = field(default=None, compare=False)
     """Seconds since the epoch by the store's clock, if it has one. Sort by it; never decide by it."""
+
+
+class PastData(NamedTuple):
+    """The bytes of an object, or of a past version of it."""
+
+    name: str
+    version: str
+    """Empty for what a reader gets."""
+    data: bytes
 
 
 class BlobStore(Protocol):

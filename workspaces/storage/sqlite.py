@@ -36,6 +36,7 @@ from workspaces.localfs.sqlite_file import (
     transaction,
     use_log,
 )
+from workspaces.localfs.sqlite_wipe import wipe
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
     STORE_NAME,
@@ -111,6 +112,7 @@ _WRITE_ANY = (
     " returning counter"
 )
 _DELETE = "delete from item where partition = ? and sort = ?"
+_DELETE_EXPIRED = "delete from item where expires_at <= ?"
 _SWEEP = (
     "delete from item where (partition, sort) in"
     " (select partition, sort from item where expires_at <= ? order by expires_at limit ?)"
@@ -345,6 +347,14 @@ def _put(connection: sqlite3.Connection, put: Put, text: str, now: float) -> Cou
         case seen:
             values = (text, put.expires_at, *put.key, seen, now)
             return seen + 1 if connection.execute(_WRITE_SEEN, values).rowcount else None
+
+
+def wipe_records(file: Path, now: float) -> None:
+    """Remove expired items, and the bytes of everything that was ever deleted or replaced in the file.
+
+    Raises: Busy while other processes use the file for long. Unavailable.
+    """
+    wipe(file, lambda database: database.execute(_DELETE_EXPIRED, (now,)))
 
 
 _DAMAGED = (

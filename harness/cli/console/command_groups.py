@@ -56,6 +56,7 @@ COMMAND_GROUPS = {
         "why": "memory.proof",
         "check": "memory.proof",
         "resource": "memory.resource",
+        "forget": "memory.forget",
         "conversations": "memory.conversations",
         "forbid": "memory.forbid",
         "use": "admin.use",

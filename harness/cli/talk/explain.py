@@ -99,6 +99,7 @@ def _print_turn(explanation: Explanation, turn: ExplainedTurn, *, with_text: boo
         is_step = receipt.purpose == "turn"
         step = f"step {next(steps)}" if is_step else "before the summary"
         words = [step, entries, _snapshot(explanation, receipt), *_length(explanation, receipt)]
+        words += [receipt.digest] if receipt.is_redacted else []
         console.print(f"  {' · '.join(words)}", markup=False)
         if with_text:
             console.print(visible(explanation.text(receipt)) + "\n", markup=False)

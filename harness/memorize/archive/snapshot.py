@@ -83,6 +83,25 @@ def read_snapshot(data: bytes) -> Iterator[LocalMessage]:
         raise Unavailable("the archive of a conversation", f"is damaged: {error}") from error
 
 
+def rewritten(data: bytes, change: Callable[[str], str]) -> bytes:
+    """Return a snapshot in which `change` was applied to every line of JSON. The same bytes if it changes
+    none.
+
+    Raises: Unavailable if the bytes are damaged.
+    """
+    import zstandard
+
+    try:
+        text = zstandard.ZstdDecompressor().decompressobj().decompress(data).decode()
+    except (zstandard.ZstdError, ValueError) as error:
+        raise Unavailable("the archive of a conversation", f"is damaged: {error}") from error
+    lines = text.split("\n")
+    changed = [change(line) if line else line for line in lines]
+    if changed == lines:
+        return data
+    return zstandard.ZstdCompressor(level=LEVEL).compress("\n".join(changed).encode())
+
+
 def _line(message: LocalMessage) -> bytes:
     return f"{_as_json(message.as_json())}\n".encode(errors="backslashreplace")
 

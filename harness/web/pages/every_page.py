@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.web.pages.account import keys, overview, sign_in, usage
+from harness.web.pages.account import forget, keys, overview, sign_in, usage
 from harness.web.pages.agent import agent, blocks, conversation, decisions, prompt, runs
 from harness.web.pages.workspace import files, history, memory, problems, recall
 
@@ -11,6 +11,7 @@ PAGES = (
     overview.router,
     usage.router,
     keys.router,
+    forget.router,
     memory.picker,
     memory.workspace_rows,
     memory.agent_rows,

@@ -42,6 +42,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/v1/webhooks/{id}"): Case("webhook"),
     ("DELETE", "/v1/forbidden/{id}"): Case("rule"),
     ("POST", "/v1/forbidden/{id}/allow"): Case("rule", {"workspace": "mine", "path": "a.md"}),
+    ("GET", "/v1/forgettings/{id}"): Case("forgetting"),
+    ("GET", "/forget/{id}"): Case("forgetting"),
     ("POST", "/accounts/me/users/{id}/keys"): Case("user", {}),
     ("GET", "/accounts/me/users/{id}"): Case("user"),
     ("PATCH", "/accounts/me/users/{id}"): Case("user", RECORD),
@@ -104,6 +106,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/users/{id}/delete"): Case("user", form={"name": "mine"}),
     ("GET", "/w/{id}"): Case("workspace"),
     ("GET", "/w/{id}/memory"): Case("workspace"),
+    ("GET", "/w/{id}/memory/{row}/proof"): Case("workspace"),
+    ("GET", "/a/{id}/rows/{row}/proof"): Case("agent"),
     ("POST", "/w/{id}/memory"): Case("workspace", form={"do": "add", "key": "k", "value": "v"}),
     ("GET", "/a/{id}/rows"): Case("agent"),
     ("POST", "/a/{id}/rows"): Case("agent", form={"do": "add", "key": "k", "value": "v"}),
@@ -183,6 +187,11 @@ NOTHING_TO_NAME = {
     ("POST", "/v1/webhooks"),
     ("GET", "/v1/forbidden"),
     ("POST", "/v1/forbidden"),
+    ("GET", "/v1/forgettings"),
+    ("POST", "/v1/forgettings"),
+    ("GET", "/forget"),
+    ("POST", "/forget"),
+    ("POST", "/forget/start"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
@@ -234,6 +243,7 @@ def furnished(caller: Caller) -> dict[str, str]:
     hook = {"url": f"https://example.com/{FOREIGN}", "events": ["turn.finished"]}
     made["webhook"] = post("/v1/webhooks", hook)
     made["rule"] = post("/v1/forbidden", {"detect": "cards"}, 201)
+    made["forgetting"] = post("/v1/forgettings", {"text": "nobody said this at all"}, 202)
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     chain = {"agents": [agent["id"]], "task": FOREIGN}
     made["chain"] = post("/v1/chains", chain, 202)
@@ -264,7 +274,7 @@ def routes(site: Site) -> list[tuple[str, str]]:
 def asked(caller: Caller, method: str, path: str, case: Case, record: str) -> tuple[int, bytes]:
     path = (path + case.query).replace("{id}", record).replace("{path:path}", "MEMORY.md")
     path = path.replace("{workspaceId}", record).replace("{agentId}", record)
-    path = path.replace("{memoryId}", f"mem_{'0' * 24}")
+    path = path.replace("{memoryId}", f"mem_{'0' * 24}").replace("{row}", "key")
     path = path.replace("{eventId:path}", "e1").replace("{type}", "core")
     path = path.replace("{turn}", "turn_1").replace("{revision}", "head")
     more: dict[str, Any] = {}
@@ -299,7 +309,12 @@ def test_a_record_of_another_account_is_404_like_an_unknown_id(
     foreign = asked(tenants.bolt, method, path, case, record)
     assert foreign[0] == 404
     assert foreign == asked(tenants.bolt, method, path, case, nobodys(record))
-    if case.family not in {"key", "run", "chain"}:  # which have no name to be found by
+    if case.family not in {
+        "key",
+        "run",
+        "chain",
+        "forgetting",
+    }:  # which have no name to be found by
         assert foreign == asked(tenants.bolt, method, path, case, FOREIGN)
 
 

@@ -57,6 +57,7 @@ from workspaces.storage.blobs import (
     BlobName,
     Expect,
     Meta,
+    PastData,
     Stat,
     Token,
     check_meta,
@@ -254,6 +255,30 @@ class S3Blobs:
             for is_mark in (False, True):
                 list(pool.map(self._erase_version, [one for one in past if one.is_mark == is_mark]))
         return len(past)
+
+    def past_data(self) -> Iterator[PastData]:
+        """Yield the past versions of all names, with their bytes."""
+        for past in self._past_versions():
+            if not past.is_mark:
+                yield PastData(
+                    past.key[len(self._prefix) :], past.version, self._read_version(past)
+                )
+
+    @timed("s3", "get")
+    def _read_version(self, past: PastVersion) -> bytes:
+        def get() -> bytes:
+            client = self._bucket.connected().client
+            found = client.get_object(
+                Bucket=self._bucket.name, Key=past.key, VersionId=past.version
+            )
+            return found["Body"].read()
+
+        try:
+            return self._request(get)
+        except S3Error as error:
+            if self._is_missing(error):
+                return b""
+            raise self._unavailable(error) from error
 
     def _past_versions(self) -> Iterator[PastVersion]:
         after: dict[str, str] = {}

@@ -61,6 +61,7 @@ def addresses(stage: Stage) -> dict[str, str]:
         "usage": "/usage?by=agent",
         "keys": "/keys",
         "users": "/users",
+        "forget": "/forget",
         "sign-in": "/sign-in",
     }
 

@@ -1,0 +1,140 @@
+"""Find and replace phrases in the files of a home that are neither records nor workspaces.
+
+    trash                files of deleted workspaces, and their histories
+    temporary files      what a killed process left
+    local files          settings, templates, cards, changes to other programs' configurations
+    local conversations  a cache of titles, which goes as a whole
+
+A file is replaced by renaming another into its place, so a reader sees the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.forgetting.found import Findings, FoundPlace
+from harness.forgetting.record_places import Where
+from harness.forgetting.redaction import TextFinder, redact_bytes
+from harness.forgetting.workspace_search import files_below, find_in_history
+from workspaces.home.layout import Home
+from workspaces.home.trash import trash_entries
+from workspaces.ids import AccountId, Namespace, namespace
+from workspaces.localfs.safe_open import as_failure
+
+FILE_BYTES_MAX = 64 * 2**20
+"""The largest file that is read. Nothing of this program is larger, except a copy of the records."""
+
+_DISPLACED = "out:"
+_DAMAGED = "state.db.damaged-"
+_CACHES = ("local-conversations.json",)
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFiles:
+    """The other files of a home."""
+
+    home: Home
+    finder: TextFinder
+    account_id: AccountId
+    namespaces: frozenset[Namespace]
+    """Those of the account's workspaces."""
+    is_default: bool
+    """True for the account that the home first had. Settings, templates and the like are its own."""
+
+    def find(self, findings: Findings) -> None:
+        for where, file in self._files():
+            count = redact_bytes(file.read_bytes(), self.finder)[1]
+            findings.add(FoundPlace(where, path=self._name(file)), count)
+        for directory in self._trashed_histories():
+            find_in_history(directory, self._name(directory), self.finder, findings, "trash")
+        self._beyond_reach(findings)
+
+    def rewrite(self, findings: Findings) -> None:
+        """Replace the phrases. A history in the trash that holds one is removed, with nothing else of it."""
+        for where, file in self._files():
+            data, count = redact_bytes(file.read_bytes(), self.finder)
+            findings.add(FoundPlace(where, path=self._name(file)), count)
+            if count and file.name in _CACHES:
+                file.unlink(missing_ok=True)
+            elif count:
+                _replace(file, data)
+        for directory in self._trashed_histories():
+            own = Findings()
+            find_in_history(directory, self._name(directory), self.finder, own, "trash")
+            for one in own.found:
+                findings.add(one.place, one.count)
+            if own.found:
+                shutil.rmtree(directory)
+        self._beyond_reach(findings)
+
+    def _files(self) -> Iterator[tuple[Where, Path]]:
+        for place in self._trash():
+            for file in files_below(place):
+                if "history.git" not in file.relative_to(place).parts[:1]:
+                    yield "trash", file
+        for name in sorted(self.namespaces):
+            for file in files_below(self.home.staging(name)):
+                if not file.name.startswith((_DISPLACED, "come-")):  # sync looks after these
+                    yield "temporary file", file
+            card = self.home.card(name)
+            if card.is_file():
+                yield "local file", card
+        if self.is_default:
+            yield from self._of_the_home()
+
+    def _of_the_home(self) -> Iterator[tuple[Where, Path]]:
+        for directory in (self.home.templates, self.home.used):
+            for file in files_below(directory):
+                yield "local file", file
+        for file in (*self.home.root.glob("*.yaml"), *self.home.cards.glob("*.yaml")):
+            yield "local file", file
+        for cache in _CACHES:
+            file = self.home.root / "search" / cache
+            if file.is_file():
+                yield "index", file
+
+    def _trash(self) -> list[Path]:
+        """Return the directories of the trash whose workspaces were the account's."""
+        if not self.home.trash_root.is_dir():
+            return []
+        return [
+            entry.place
+            for entry in trash_entries(self.home)
+            if entry.place.name.endswith(namespace(self.account_id, entry.id))
+        ]
+
+    def _trashed_histories(self) -> list[Path]:
+        return [
+            place / "history.git" for place in self._trash() if (place / "history.git").is_dir()
+        ]
+
+    def _beyond_reach(self, findings: Findings) -> None:
+        damaged = self.home.root.glob(f"{_DAMAGED}*") if self.is_default else ()
+        for file in sorted(damaged):
+            findings.cannot(
+                "local file", f"{file.name} cannot be read: remove it if you do not need it"
+            )
+
+    def _name(self, file: Path) -> str:
+        return self.finder.replaced(str(file.relative_to(self.home.root)))
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Replace a file, with its rights, durably."""
+    draft = file.with_name(f".forget-{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        shutil.copymode(file, draft)
+        draft.replace(file)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise as_failure(error, str(file)) from error
