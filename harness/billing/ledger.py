@@ -41,6 +41,7 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Failure, Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import (
     Counter,
     Delete,
@@ -63,10 +64,6 @@ _log = logging.getLogger("harness.billing.ledger")
 
 NOTES_MAX = 16
 """The most notes in one batch: five sums each stay below the hundred changes of a batch."""
-
-TRIES_MAX = 50
-"""The most lost races in a row. Each one is a success of another process, so more mean that something is
-broken."""
 
 LOST_MAX = 3
 PAUSE_S = 0.01
@@ -388,7 +385,7 @@ class Ledger:
         """
         unanswered = 0
         changes: Sequence[Put] = ()
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             try:
                 changes = self._changes(batch, number)
                 if changes:
@@ -404,7 +401,7 @@ class Ledger:
                 if unanswered >= LOST_MAX:
                     raise
                 self._sleep(PAUSE_S)
-        raise Unavailable("usage", "too many processes write to it at once", remedy="try again")
+        raise contended("usage")
 
     def _changes(self, batch: Sequence[_Note], number: int) -> list[Put]:
         """Return the changes of a batch; an empty list when it was written already."""

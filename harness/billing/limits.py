@@ -33,6 +33,7 @@ from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Exhausted, Failure, Refused, Unavailable
 from workspaces.ids import AccountId
 from workspaces.localfs.process import is_dead, this_process
+from workspaces.storage.contention import attempts
 from workspaces.storage.records import Counter, Delete, Key, Put, RecordStore, with_prefix
 
 MINUTE_S = 60.0
@@ -51,10 +52,6 @@ A limit that is set while a turn runs holds for the turn's requests after this t
 """
 KNOWN_MAX = 1_000
 """The most accounts that are remembered, each with little more than its name."""
-
-TRIES_MAX = 100
-"""The most lost races in a row. Each one is a success of another process, so more mean that something is
-broken."""
 
 
 @dataclass(slots=True)
@@ -213,7 +210,7 @@ class AccountLimiter:
     # rate
 
     def _count_turn(self, account_id: AccountId, per_minute: int) -> None:
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             put = self._after_next_turn(account_id, per_minute)
             with suppress(Conflict):
                 self._records.write(put)
@@ -247,7 +244,7 @@ class AccountLimiter:
     # slots
 
     def _take_slot(self, account_id: AccountId, maximum: int) -> Slot:
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             key, counter = random.choice(self._free_slots(account_id, maximum))  # noqa: S311
             by = secrets.token_hex(8)
             value = {"process": this_process(), "by": by}

@@ -30,9 +30,6 @@ get the same outcome at the same moment.
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -67,6 +64,7 @@ from workspaces.coordination.lease import Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AgentId, TurnId
 from workspaces.storage.blobs import BlobStore
+from workspaces.storage.contention import attempts
 from workspaces.storage.records import (
     Condition,
     Delete,
@@ -130,7 +128,7 @@ class EventQueue:
         event_json = event.as_json()
         claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         conversation: Conversation | None = None
-        for number in _attempts():
+        for number in attempts(TRIES_MAX, pause_s_max=PAUSE_S_MAX):
             existing = self._claims.look(claim, body)
             if isinstance(existing, Claim):
                 return self._earlier(existing)
@@ -537,7 +535,7 @@ class EventQueue:
         head = change.head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         job = self._job_when_empty(conversation, head)
-        for _ in _attempts():
+        for _ in attempts(TRIES_MAX, pause_s_max=PAUSE_S_MAX):
             also = change.also()
             lets_go = is_last or bool(job)
             guard = self._leases.releasing(lease) if lets_go else lease.guard
@@ -580,13 +578,6 @@ class EventQueue:
             if lease.is_lost_by(conflict):
                 raise LeaseLost(lease.key) from conflict
             raise
-
-
-def _attempts() -> Iterator[int]:
-    """Yield attempt numbers; pause for a random time after each, so that callers do not retry together."""
-    for number in range(TRIES_MAX):
-        yield number
-        time.sleep(random.uniform(0, PAUSE_S_MAX))  # noqa: S311 - not secret
 
 
 def _about(conversation: Conversation, number: int) -> JsonObject:

@@ -22,9 +22,10 @@ from harness.conversations.conversation import learning_key
 from harness.messages.model_request import CommitPuts
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import Busy, Conflict, Unavailable
+from workspaces.errors import Busy, Conflict
 from workspaces.ids import AccountId
 from workspaces.localfs.process import is_dead, this_process
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import Check, Condition, Counter, JsonObject, Key, Put, RecordStore
 from workspaces.timestamp import Stamp, moment_of, stamp_of
 
@@ -32,7 +33,6 @@ ASKED_S_MAX = 900.0
 """Seconds after which a request has certainly ended, in whatever process."""
 
 DAY_KEPT_S = 90 * 86_400.0
-TRIES_MAX = 50
 
 NoteUsage = Callable[[CommitPuts], None]
 """Records the usage of a reply in the batch of other changes."""
@@ -156,7 +156,7 @@ class PassRecords:
             return
         key = Key(f"learning-days:{self.account_id}", self._today())
         expires_at = self.clock.now().timestamp() + DAY_KEPT_S
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             item = self.records.get(key)
             counts: JsonObject = {} if item is None else item.value
             value = {**counts, what: counts.get(what, 0) + number}
@@ -164,7 +164,7 @@ class PassRecords:
                 counter = ABSENT if item is None else item.counter
                 self.records.write(Put(key, value, counter, expires_at))
                 return
-        raise Unavailable("learning", "too many processes write to it at once", remedy="try again")
+        raise contended("learning")
 
     def today(self) -> Mapping[str, int]:
         """Return the counts of today."""

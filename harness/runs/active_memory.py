@@ -21,8 +21,9 @@ from typing import Literal
 from harness.agents.record import AgentRecord
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import Conflict, Unavailable
+from workspaces.errors import Conflict
 from workspaces.ids import AccountId, AgentId
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import (
     Condition,
     Delete,
@@ -36,8 +37,6 @@ from workspaces.timestamp import Stamp, moment_of, stamp_of
 
 RUNS_BEFORE_WARNING = 20
 """Succeeded runs since the last reset up to which there is no warning. Each makes the session longer."""
-
-TRIES_MAX = 50
 
 MemoryStatus = Literal["Fresh", "Carrying context"]
 
@@ -147,7 +146,7 @@ class ActiveMemories:
 
     def reset(self, agent: AgentRecord) -> MemoryView:
         """Start afresh: the next turn sees nothing of the session. Everything said stays visible in chat."""
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             state = self.state(agent.id)
             now = stamp_of(self.clock.now())
             fresh = state.as_reset(now, is_enabled=agent.config.active_memory)
@@ -156,9 +155,7 @@ class ActiveMemories:
             except Conflict:  # a turn has just ended
                 continue
             return self.view(agent)
-        raise Unavailable(
-            "active memory", "too many processes write to it at once", remedy="try again"
-        )
+        raise contended("active memory")
 
     def toggled(self, agent: AgentRecord, before: AgentRecord | None) -> Sequence[RecordChange]:
         """Return the changes to write with an agent's record. Turning active memory on is a reset."""

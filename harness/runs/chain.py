@@ -21,10 +21,11 @@ from harness.messages.model_request import NO_USAGE, Usage
 from harness.runs.chain_record import Chain, ChainRecords, ChainStatus, step_prompt
 from harness.runs.run import Run, RunStatus
 from harness.runs.run_records import LOOK_AFTER_S
-from harness.runs.runs import TRIES_MAX, Runs
+from harness.runs.runs import Runs
 from harness.runtime.async_bridge import run_in_thread
-from workspaces.errors import AgentRunning, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.errors import AgentRunning, Conflict, Failure, NotFound, Refused
 from workspaces.ids import AgentId, ChainId, RunId, new_id
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import stamp_of
 
@@ -221,7 +222,7 @@ class Chains:
 
     def _change(self, chain_id: str, **fields: object) -> None:
         """Change a chain that has not ended."""
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             chain = self._chain(chain_id)
             if chain.is_final:
                 return
@@ -230,7 +231,7 @@ class Chains:
             with suppress(Conflict):
                 self.runs.records.records.write(self._records.put(changed), *more)
                 return
-        raise Unavailable("chains", "too many processes write to them at once", remedy="try again")
+        raise contended("chains", "them")
 
     def _chain(self, chain_id: str) -> Chain:
         found = self._records.find(chain_id)

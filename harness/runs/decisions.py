@@ -34,6 +34,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Conflict, Failure, Refused, Unavailable
 from workspaces.ids import AgentId, RunId
 from workspaces.revision import Author
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp, moment_of
 
@@ -42,7 +43,6 @@ CLOSED = frozenset({"resolved", "expired"})
 
 OUTCOME_CHARACTERS_MAX = 80
 CARD_BYTES_MAX = 64 * 2**10
-TRIES_MAX = 50
 
 
 class CardMissing(Failure):
@@ -280,7 +280,7 @@ class Decisions:
         if outcome is not None and not (outcome.strip() and len(outcome) <= OUTCOME_CHARACTERS_MAX):
             rule = f"must be 1 to {OUTCOME_CHARACTERS_MAX} characters"
             raise Refused("outcome", outcome, rule)
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             run = self.get(run_id).run
             changed = replace(
                 run,
@@ -292,9 +292,7 @@ class Decisions:
                 self.records.records.write(self.records.put(changed))
                 break
         else:
-            raise Unavailable(
-                "decisions", "too many processes write to them at once", remedy="try again"
-            )
+            raise contended("decisions", "them")
         noted = "cleared" if outcome is None else outcome
         line = f"outcome: {noted}{f' ({status})' if status else ''}"
         by = self.records.principal.author("api")

@@ -41,6 +41,7 @@ from workspaces.errors import (
     Unavailable,
 )
 from workspaces.ids import AgentId, ChainId, RunId, new_id
+from workspaces.storage.contention import attempts, contended
 from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import moment_of, stamp_of
 
@@ -52,8 +53,6 @@ WAIT_LOOK_S = 5.0
 
 WAIT_MAX = timedelta(hours=24)
 """The longest time that a run waits for an approval or for a client's answer."""
-
-TRIES_MAX = 100
 
 OnActive = Literal["queue", "reject"]
 """What happens to a new run while the agent runs: it waits, or it is refused."""
@@ -301,7 +300,7 @@ class Runs:
 
     def add_scheduled(self, run: Run) -> bool:
         """Add a run if its agent is idle, once. Return False if the agent runs."""
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             if self.records.find(run.id) is not None:
                 return True
             active = self.records.active(run.agent_id)
@@ -310,7 +309,7 @@ class Runs:
             with suppress(Conflict):  # another process was faster
                 self.records.records.write(*self.records.created(run, active, wait_s=0.0))
                 return True
-        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
+        raise contended("runs", "them")
 
     def new(
         self, agent: AgentRecord, prompt: str, source: RunSource, run_id: RunId | None = None
@@ -405,7 +404,7 @@ class Runs:
         A step of a chain that is done again goes ahead of a last run that waits for such steps: otherwise two
         of them could wait for each other.
         """
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             active = self.records.active(agent.id)
             if active.runs and on_busy == "reject":
                 raise AgentRunning(agent.name, active.runs[0])
@@ -425,7 +424,7 @@ class Runs:
                 return
             if self.records.has(run.id):  # it was this caller's own run, as another process has it
                 return
-        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
+        raise contended("runs", "them")
 
     def _next_up(self, run_id: str) -> Run | None:
         """Return the run if it is the agent's turn to do it now, with its conversation chosen."""
@@ -493,7 +492,7 @@ class Runs:
 
         Raises: Busy if its turn runs: then the run ends with its turn.
         """
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             run = self.records.find(run_id)
             if run is None or run.is_final:
                 return
@@ -506,14 +505,14 @@ class Runs:
 
     def _changed(self, run_id: str, change: Callable[[Run], Run | None]) -> Run:
         """Apply a change to a run, and return the run. None as the change leaves it as it is."""
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             run = self.records.get(run_id)
             changed = change(run)
             if changed is None:
                 return run
             with suppress(Conflict):
                 self.records.records.write(self.records.put(changed))
-        raise Unavailable("runs", "too many processes write to them at once", remedy="try again")
+        raise contended("runs", "them")
 
 
 def result_json(run: Run) -> JsonObject | None:

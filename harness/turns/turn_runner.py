@@ -49,14 +49,12 @@ from harness.turns.turn_report import log_not_begun, log_turn
 from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
+from workspaces.storage.contention import attempts
 from workspaces.storage.records import RecordChange
 from workspaces.timestamp import stamp_of
 
 ATTEMPTS_MAX = 3
 """Attempts at a turn. A turn whose process died this often is probably what kills the process."""
-
-OBSERVED_TRIES_MAX = 50
-"""Attempts at a batch with an observer's changes. Each lost race means that another process got on."""
 
 CANCEL_LOOK_S = 1.0
 """Seconds between two checks for a cancellation from another process: a person waits for it."""
@@ -294,7 +292,7 @@ class TurnRunner:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
-        for _ in range(OBSERVED_TRIES_MAX):
+        for _ in attempts():
             own = (*entries, entry)
             observed = self.dependencies.observer.ends(self.conversation, paused.event, ending, own)
             try:

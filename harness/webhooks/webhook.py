@@ -19,6 +19,7 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, NotFound, OverLimit, Refused
 from workspaces.ids import AccountId, new_id
+from workspaces.storage.contention import attempts
 from workspaces.storage.records import Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.timestamp import Stamp, stamp_of
 from workspaces.validation import StrictModel, parse
@@ -37,8 +38,6 @@ URL_CHARACTERS_MAX = 2_000
 KEPT_S = 5.0
 """Seconds for which a process keeps what it has read. Every turn and every revision asks, and nearly always
 there is none. So a webhook that another process made is told of what happens five seconds later or after."""
-
-_TRIES_MAX = 20
 
 
 class NewWebhook(StrictModel):
@@ -93,7 +92,7 @@ class Webhooks:
             "id": new_id("hook"),
             "createdAt": stamp_of(self._clock.now()),
         }
-        for _ in range(_TRIES_MAX):
+        for _ in attempts():
             if self._put(value, secret):
                 return Webhook(parse(WebhookRecord, value), secret)
         raise Conflict("webhooks", self._account_id, expected="no other change", actual="changes")

@@ -21,6 +21,7 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused
 from workspaces.ids import looks_like_id, new_id
+from workspaces.storage.contention import attempts
 from workspaces.storage.records import Delete, Item, Put, RecordChange, RecordStore
 from workspaces.timestamp import Stamp, next_stamp, stamp_of
 from workspaces.validation import StrictModel, parse
@@ -131,7 +132,7 @@ class Catalog(Generic[R]):
         for key in (*GIVEN, *self._kind.fixed):
             if key in patch:
                 raise Refused(key, patch[key], "cannot be changed")
-        for _ in range(TRIES_MAX):
+        for _ in attempts(TRIES_MAX):
             item = self._items.get(reference)
             old = self._record(item)
             merged = _trimmed(merge_patch(item.value, patch))
@@ -186,7 +187,7 @@ class Catalog(Generic[R]):
 
     def delete(self, reference: str) -> R:
         self._check_right("delete")
-        for _ in range(TRIES_MAX):
+        for _ in attempts(TRIES_MAX):
             item = self._items.get(reference)
             record = self._record(item)
             handle = self._items.handle_key(self._handle(record))
