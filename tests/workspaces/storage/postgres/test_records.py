@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ import pytest
 
 from tests.conformance.race import race
 from tests.conformance.record_store import RecordStoreConformance
+from tests.conformance.serial import has_an_order, run_batches
 from tests.postgres_server import PostgresServer, schema_of
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
@@ -22,6 +25,7 @@ from workspaces.storage.records import Check, Delete, Item, Key, Put
 
 A, B, C = Key("p", "a"), Key("p", "b"), Key("p", "c")
 LONG_S = 600.0
+ORDERS = 500 if os.environ.get("SOAK") else 15
 
 
 @pytest.fixture
@@ -135,6 +139,15 @@ class TestMeetings:
                 2, lambda i, k=mine: store.write(Check(k[1 - i], ABSENT), Put(k[i], {}, ABSENT))
             )
             assert len(winners) == 1
+
+    def test_one_order_of_all_postgres_batches_explains_their_answers(
+        self, store: PostgresRecords
+    ) -> None:
+        seed = random.randrange(2**32)
+        print(f"seed {seed}")
+        for number in range(ORDERS):
+            done = run_batches(store, f"p{number}", seed + number)
+            assert has_an_order(done), (seed, number, done)
 
     def test_a_postgres_delete_waits_for_a_batch_that_creates_its_item(
         self, store: PostgresRecords, postgres_address: str
