@@ -70,6 +70,14 @@ _REPEAT = (
     errors.OutOfMemory,  # of locks
     errors.InvalidSqlStatementName,  # a proxy has dropped what was prepared
 )
+_ENDED = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+)
+"""The last words of a connection, which may arrive before its end does."""
+
 _TABLE_REMEDY = "run `harness admin init-postgres`, or check the database and its search_path"
 _AGAIN = "try again in a moment"
 
@@ -258,7 +266,7 @@ class Database:
 
     def _translated(self, error: psycopg.Error, connection: DatabaseConnection | None) -> Exception:
         """Return the exception for an error of the driver."""
-        if connection is None or connection.closed:
+        if connection is None or connection.closed or isinstance(error, _ENDED):
             reason = " ".join(str(error).split()) or "the connection broke"
             return AnswerLost(self.unavailable(f"no answer came: {reason}", _AGAIN))
         reason = error.diag.message_primary or str(error)

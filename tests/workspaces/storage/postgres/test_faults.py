@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.race import race
+from tests.conformance.serial import has_an_order, run_batches
 from tests.postgres_server import (
     PASSWORD,
     USER,
@@ -20,6 +22,7 @@ from tests.postgres_server import (
 )
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, Refused, Unavailable
+from workspaces.storage import attempts
 from workspaces.storage.attempts import TRIES_MAX
 from workspaces.storage.postgres import database
 from workspaces.storage.postgres.database import Database, TransactionId
@@ -28,6 +31,7 @@ from workspaces.storage.postgres.table import create_table
 from workspaces.storage.records import Check, Delete, Key, Put
 
 A, B, C = Key("p", "a"), Key("p", "b"), Key("p", "c")
+ORDERS = 200 if os.environ.get("SOAK") else 4
 
 
 @pytest.fixture
@@ -82,6 +86,38 @@ class TestLostAnswers:
         with pytest.raises(Conflict):
             far.write(Put(A, {"n": 2}, 2))
         assert far.write(Put(A, {"n": 2}, 1)) == (2,)
+
+    def test_one_order_explains_the_answers_of_postgres_although_connections_break(
+        self,
+        far: PostgresRecords,
+        wire: tuple[PostgresWire, str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        seed = random.randrange(2**32)
+        print(f"seed {seed}")
+        dice = random.Random(seed)
+        monkeypatch.setattr(attempts, "LOST_ANSWERS_MAX", 1000)
+        monkeypatch.setattr(attempts, "TRIES_MAX", 1000)
+        for number in range(ORDERS):
+            wire[0].next_ends = dice.choices(["", "lost", "cut"], [4, 1, 1], k=1000)
+            done = run_batches(far, f"p{number}", seed + number)
+            assert has_an_order(done), (seed, number, done)
+
+    def test_a_postgres_commit_whose_end_nobody_can_tell_is_unknown(
+        self,
+        far: PostgresRecords,
+        store: PostgresRecords,
+        wire: tuple[PostgresWire, str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        assert far.get(A) is None
+        monkeypatch.setattr(far._database, "_connect", _no_other)
+        wire[0].next_ends = ["lost"]
+        with pytest.raises(Unavailable, match="may have happened") as caught:
+            far.write(Put(A, {}, ABSENT))
+        assert "read the records" in (caught.value.remedy or "")
+        with pytest.raises(Conflict):  # it had happened
+            store.write(Put(A, {}, ABSENT))
 
     def test_a_transaction_of_a_replaced_postgres_server_is_unknown(
         self, postgres_address: str
