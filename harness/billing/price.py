@@ -7,7 +7,7 @@ more than three decimal places for a million tokens, so no amount is ever rounde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -87,6 +87,18 @@ class Prices:
 def own_prices() -> Prices:
     """Return the prices that come with this version."""
     return _prices_of(_OWN.read_text(), str(_OWN))
+
+
+def prices_from(file: Path | None) -> Callable[[], Prices]:
+    """Return a function that returns the prices, with those of a user's file in place of the shipped ones.
+
+    The shipped table is read at the first call. The file is read at once, so that a mistake in it is refused
+    at start.
+    """
+    if file is None:
+        return own_prices
+    prices = own_prices().with_file(file)
+    return lambda: prices
 
 
 def _prices_of(text: str, name: str) -> Prices:

@@ -15,7 +15,7 @@ from typing import Any
 from harness.agents.catalog import AgentCatalog
 from harness.billing.ledger import AccountUsage, Ledger
 from harness.billing.limits import AccountLimiter
-from harness.billing.price import Prices, own_prices
+from harness.billing.price import prices_from
 from harness.bootstrap.job_kinds import Flushing, job_kinds
 from harness.bootstrap.learning_services import learning_services
 from harness.bootstrap.local_files import (
@@ -192,7 +192,8 @@ class Application:
         self.clock = clock
         self.records = records
         self.accounts = Accounts(records, clock)
-        self.ledger = Ledger(records, clock, _prices(settings))
+        own = settings.home.root / settings.prices if settings.prices else None
+        self.ledger = Ledger(records, clock, prices_from(own))
         self.limiter = AccountLimiter(records, clock, self.accounts, self.ledger)
         self.learning_limit = DailyLimit(self.accounts, self.ledger)
         self.models = ModelCatalog(
@@ -454,18 +455,19 @@ class Application:
             ),
             learning=learning.learning,
             registry_sync=(
-                self._registry_sync(account_id, workspaces, adapters) if may_change else None
+                self._registry_sync(workspaces, adapters, forbidden.records) if may_change else None
             ),
         )
 
     def _registry_sync(
         self,
-        account_id: AccountId,
         workspaces: Workspaces,
         adapters: Mapping[RegistryKind, RecordAdapter],
+        rules: RuleRecords,
     ) -> RegistrySync | None:
         if self.place is None:
             return None
+        account_id = rules.account_id
         return RegistrySync(
             self.place.registry(account_id),
             RegistryState(account_id, self.place.location, self.records),
@@ -474,6 +476,7 @@ class Application:
             adapters,
             sweep=workspaces.sweep,
             here_decides=are_shared(self.settings.records),
+            rules=self.place.rules(account_id, rules),
         )
 
     def _sync_records(self, account_id: AccountId) -> None:
@@ -609,12 +612,3 @@ def _large(settings: Settings, place: SharedBucket | None) -> BlobStore:
         rule = "must be set: the records are shared with other machines, which need the files too"
         raise Refused("s3", None, rule, remedy=SET_PLACE)
     return place.entries()
-
-
-def _prices(settings: Settings) -> Callable[[], Prices]:
-    """Return a function that returns the prices. The shipped table is read at the first call."""
-    if settings.prices is None:
-        return own_prices
-    # A file of the user's is read at once, so that a mistake in it is refused at start.
-    prices = own_prices().with_file(settings.home.root / settings.prices)
-    return lambda: prices

@@ -54,6 +54,7 @@ from workspaces.remote.registry_merge import (
     RemoveLocal,
     decide,
 )
+from workspaces.remote.rule_exchange import RuleExchange
 from workspaces.timestamp import stamp_of
 
 ROUNDS_MAX = 5
@@ -136,6 +137,7 @@ class RegistrySync:
         *,
         sweep: Callable[[StoredEntry], None],
         here_decides: bool,
+        rules: RuleExchange,
     ) -> None:
         """Create the sync.
 
@@ -149,6 +151,7 @@ class RegistrySync:
         self._adapters = adapters
         self._sweep = sweep
         self._here_decides = here_decides
+        self._rules = rules
         self._read: dict[EntryName, StoredEntry | InvalidEntry] = {}
         self._last_at: float | None = None
 
@@ -345,7 +348,9 @@ class RegistrySync:
         """Return the entries of the registry that may matter here. Only entries that are not known yet
         are read."""
         listing = self._registry.look()
-        result.troubles += [Trouble(one.name, one.reason, _LOOK) for one in listing.doubts]
+        # first, because everything that comes in later is held against the rules
+        doubts = [*self._rules.run(listing.rules), *listing.doubts]
+        result.troubles += [Trouble(one.name, one.reason, _LOOK) for one in doubts]
         there: dict[EntryName, StoredEntry | InvalidEntry] = {}
         unknown: list[EntryName] = []
         for named, token in listing.tokens.items():

@@ -109,10 +109,16 @@ class WorkspaceGate:
         }
         return [place for place in places if not passed[place.rule_id]]
 
-    def marked(self, data: bytes) -> bytes | None:
-        """Return the bytes of a file with marks. Return None for a file that must go whole."""
+    def mended(self, before: bytes | None, after: bytes) -> bytes | None:
+        """Return the new bytes of a file with a mark in each forbidden place that the change brings.
+
+        Return None for a file that must go whole, because it is no text.
+        """
         rules = self._rules()
-        return bytes_with_marks(data, rules.find) if rules else data
+        if not rules or before == after:
+            return after
+        old = "" if before is None else before.decode("utf-8", "replace")
+        return bytes_with_marks(after, lambda new: rules.find_changed(old, new))
 
     def _rules(self, max_age_s: float = READ_AGE_S_MAX) -> RuleSet:
         return self.texts.rules(self.workspace_id, max_age_s=max_age_s)

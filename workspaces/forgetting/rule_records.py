@@ -78,7 +78,7 @@ class RuleRecords:
     def __init__(
         self, account_id: AccountId, records: RecordStore, clock: Clock, *, may_change: bool = True
     ) -> None:
-        self._account_id = account_id
+        self.account_id = account_id
         self._partition = partition_of(account_id)
         self._records = records
         self._clock = clock

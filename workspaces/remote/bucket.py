@@ -11,11 +11,18 @@ from typing import Protocol
 
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
+from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.ids import AccountId, Namespace
 from workspaces.remote.leased_delete import LeasedDelete
-from workspaces.remote.registry import ENTRY_BYTES_MAX, InvalidEntry, Registry, accounts_in
+from workspaces.remote.registry import (
+    ENTRY_BYTES_MAX,
+    InvalidEntry,
+    Registry,
+    accounts_in,
+)
 from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
 from workspaces.remote.remote_workspace import FileListing
+from workspaces.remote.rule_exchange import RuleExchange
 from workspaces.remote.s3_capabilities import Capabilities, probe
 from workspaces.remote.tick_claim import TickClaims
 from workspaces.storage.blobs import BlobStore, PastData, Stat
@@ -153,6 +160,11 @@ class SharedBucket:
         """Return the claims of an account's scheduled ticks, which its machines share."""
         below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return TickClaims(RetryingBlobs(below, RETRIES))
+
+    def rules(self, account_id: AccountId, records: RuleRecords) -> RuleExchange:
+        """Return the exchange of what is forbidden between the machines of an account."""
+        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        return RuleExchange(RetryingBlobs(below, RETRIES), records)
 
     def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
         """Return the accounts in this bucket, and the objects in their place that have no valid account

@@ -3,6 +3,7 @@
     .records/<accountId>/account.json
     .records/<accountId>/{users,workspaces,agents}/<id>.json        `:` of a private workspace's id is `.`
     .records/<accountId>/ticks/<agentId>/<tick>                     see `tick_claim`
+    .records/<accountId>/forbidden/<id>.json                        see `rule_exchange`
 
 An entry holds a record (*live*), or states that the record was deleted (a *tombstone*, which is kept for
 ever). It holds no secret: no key, no hash of a key, and no setting that decides what a machine may do
@@ -49,6 +50,9 @@ PREFIX = ".records"
 
 TICKS = "ticks/"
 """The folder of the claims of scheduled ticks, beside the entries."""
+
+FORBIDDEN = "forbidden/"
+"""The folder of the rules that forbid texts, beside the entries."""
 
 FORMAT = 1
 
@@ -133,6 +137,8 @@ class RegistryListing:
         default_factory=dict[tuple[RegistryKind, str], Token]
     )
     doubts: list[InvalidEntry] = field(default_factory=list[InvalidEntry])
+    rules: dict[str, Token] = field(default_factory=dict[str, Token])
+    """The rules that forbid texts, by the name of their object. See `RuleExchange`."""
 
 
 class Registry:
@@ -154,6 +160,10 @@ class Registry:
             key = _parse_name(self.account_id, stat.name)
             if stat.name.startswith(TICKS):
                 continue  # no entry: see `TickClaims`
+            if stat.name.startswith(FORBIDDEN):
+                if stat.token is not None and stat.size <= ENTRY_BYTES_MAX:
+                    listing.rules[stat.name] = stat.token
+                continue  # no entry: see `RuleExchange`
             if key is None:
                 listing.doubts.append(InvalidEntry(stat.name, "is not the name of an entry"))
             elif len(listing.tokens) >= ENTRIES_MAX:

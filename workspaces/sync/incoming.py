@@ -254,7 +254,7 @@ class Incoming:
             report.refused += result.refused
             report.unfollowed = report.unfollowed or result.unfollowed
             not_applied = {*result.left, *(problem.path for problem in result.refused)}
-            unsent = result.merged_saves
+            unsent = result.merged_saves | result.mended
         else:
             not_applied, unsent = set[str](), set[WorkspacePath]()
         if same:

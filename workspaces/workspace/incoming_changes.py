@@ -75,6 +75,8 @@ class ApplyResult:
     """Files that had the new content already."""
     merged_saves: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     """Files that came in and were merged with what another program saved at that moment."""
+    mended: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    """Files whose new content held a forbidden text. Here they have a mark in its place, which is sent."""
     unfollowed: Failure | None = None
     """The reason why their history was not followed, if something is wrong with it."""
 
@@ -113,6 +115,7 @@ class IncomingChanges:
             except Failure as failure:
                 result.unfollowed, theirs = failure, None
         current_files = self._edits.record(paths)
+        changes = self._mended(changes, current_files, result)
         replacements = [
             replacement
             for change in changes
@@ -144,6 +147,31 @@ class IncomingChanges:
             replacement.path for replacement in replacements if replacement.seen is not None
         )
         return result
+
+    def _mended(
+        self,
+        changes: Sequence[IncomingChange],
+        current_files: Mapping[WorkspacePath, ReadResult],
+        result: ApplyResult,
+    ) -> Sequence[IncomingChange]:
+        """Return the changes with a mark in the place of each forbidden text that they bring.
+
+        The machine that wrote it had not heard of the rule. Its version is kept nowhere here.
+        """
+        gate = self._edits.protection.gate
+        if not changes or not gate.version(is_fresh=True):
+            return changes
+        mended: list[IncomingChange] = []
+        for change in changes:
+            current = current_files[change.path]
+            before = None if current is None or isinstance(current, Failure) else current.data
+            data = change.data if change.data is None else gate.mended(before, change.data)
+            beside = change.beside if change.beside is None else gate.mended(before, change.beside)
+            if (data, beside) != (change.data, change.beside):
+                result.mended.add(change.path)
+                change = replace(change, data=data, beside=None, staged=None, origin=None)
+            mended.append(change)
+        return mended
 
     def _commit_edits_against(
         self, theirs: Theirs, arriving: Collection[WorkspacePath]

@@ -64,9 +64,11 @@ class ForbiddenGate(Protocol):
         once has passed."""
         ...
 
-    def marked(self, data: bytes) -> bytes | None:
-        """Return the bytes of a file with a mark in the place of each forbidden text. Return None for a file
-        that must go whole."""
+    def mended(self, before: bytes | None, after: bytes) -> bytes | None:
+        """Return the new bytes of a file with a mark in each forbidden place that the change brings.
+
+        Return None for a file that must go whole, because it is no text.
+        """
         ...
 
 
@@ -79,8 +81,8 @@ class OpenGate:
     def changed(self, *_change: object, take_pass: bool) -> Sequence[ForbiddenPlace]:  # noqa: ARG002 - it finds nothing
         return ()
 
-    def marked(self, data: bytes) -> bytes | None:
-        return data
+    def mended(self, before: bytes | None, after: bytes) -> bytes | None:  # noqa: ARG002 - as it is
+        return after
 
 
 class Protection:

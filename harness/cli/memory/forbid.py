@@ -19,6 +19,7 @@ from harness.cli.console.console import (
 )
 
 if TYPE_CHECKING:
+    from harness.harness import Harness
     from workspaces.forgetting.rule import ForbiddenRule
 
 app = typer.Typer(
@@ -68,6 +69,7 @@ def add(
     given: dict[str, object] = {name: value for name, value in fields.items() if value is not None}
     with opened(home, as_json=as_json) as harness:
         rule = harness.rooms.forbidding.forbid({**given, "forbidShort": forbid_short})
+        publish(harness)
     if as_json:
         print_json(rule.shown())
     else:
@@ -87,6 +89,7 @@ def lift(rule: RuleArgument, home: HomeOption = None, as_json: JsonOption = Fals
     """Forbid something no longer. What was forgotten stays forgotten."""
     with opened(home, as_json=as_json) as harness:
         lifted = harness.rooms.forbidding.lift(rule)
+        publish(harness)
     print_lifted(lifted, as_json=as_json)
 
 
@@ -105,6 +108,12 @@ def allow(
         print_json({"allowed": True})
     else:
         say(f"the next change of {path} may pass {rule}")
+
+
+def publish(harness: Harness) -> None:
+    """Tell the other machines, if S3 answers. Else the next sync does."""
+    if harness.following is not None:
+        harness.following.sync_if_reachable()
 
 
 def print_rules(rules: list[ForbiddenRule], *, as_json: bool) -> None:
