@@ -237,7 +237,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
         "workspace": workspace,
         "webhook": post("/v1/webhooks", HOOK)["id"],
         "rule": post("/v1/forbidden", {"detect": "cards"})["id"],
-        "forgetting": post("/v1/forgettings", {"text": "nobody said this at all"})["id"],
+        "forgetting": post("/v1/forgettings", {"text": "nobody said this at all"}, 202)["id"],
         "key": post("/accounts/me/keys", {})["id"],
         "user": post("/accounts/me/users", {"name": "ada"})["id"],
         "sandbox": post("/accounts/me/sandboxes", {"name": "s"})["id"],
