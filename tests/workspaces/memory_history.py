@@ -58,10 +58,11 @@ class MemoryHistory:
         return ancestor is None or (revision is not None and ancestor in self.line(revision))
 
     def commit(self, revision: str) -> Commit:
-        return self.commits[revision]
+        present = self.present_ids(self._tip) if self._tip and revision not in self.commits else {}
+        return self.commits[present.get(revision, revision)]
 
     def tree(self, revision: str | None) -> dict[WorkspacePath, ObjectId]:
-        return dict(self.commits[revision].tree) if revision else {}
+        return dict(self.commit(revision).tree) if revision else {}
 
     def differences(self, older: str | None, newer: str | None) -> dict[WorkspacePath, Any]:
         one, other = self.tree(older), self.tree(newer)

@@ -158,7 +158,8 @@ class Store:
     def _check_head(self, before: HistoryHead | None, head: HistoryHead) -> None:
         """It only moves on, and what it names was there before."""
         history = self._machine.history
-        assert before is None or before.tip in history.line(head.tip), "the head went back"
+        is_ours = before is None or before.tip in history.present_ids(head.tip)
+        assert is_ours, "the head went back"
         files = set(history.tree(head.tip).values())
         there = self._world.stored | self._world.by_hand
         assert files <= there, "the head names what was never there"
@@ -346,6 +347,16 @@ class Machine:
         raise AssertionError("they wait for each other")
 
 
+class NoIndex:
+    """Nothing is made of files and history here."""
+
+    def forget(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Process:
     """What it knows is gone when it dies; what is on the disk is not."""
 
@@ -369,9 +380,9 @@ class Process:
             lock=machine.lock,
             person=PERSON,
             clock=clock,
-            origins=None,
-            file_origins=None,
-            recall=None,
+            origins=NoIndex(),
+            file_origins=NoIndex(),
+            recall=NoIndex(),
             nonce=lambda: f"{self.number}-{self.life}-{next(nonces)}",
         )
         self.sync = Sync(
@@ -393,6 +404,7 @@ class Process:
             clock=clock.monotonic,
         )
         self.workspace.share(self.sync)
+        self.workspace.rewriting._pause = machine.pause
 
     def begin(self, work: Callable[[], None]) -> None:
         """Some work of the product's, as far as it comes before others go on."""

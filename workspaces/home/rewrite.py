@@ -30,7 +30,7 @@ from workspaces.workspace.rewriting import RedactedFiles
 from workspaces.workspace.workspace import Workspace
 
 ROUNDS_MAX = 10
-"""Times that the steps begin again because another machine was faster."""
+"""Times that the steps begin again because others were faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,21 @@ def rewrite_workspace(
     )
 
 
-_Steps = tuple[RedactedFiles, RewrittenHistory | None]
+_Steps = tuple[RedactedFiles, RewrittenHistory]
 
 
 def _rewrite_here(workspace: Workspace, redaction: Redaction, by: Author, label: str) -> _Steps:
-    files = workspace.rewriting.redact_files(redaction, by=by, label=label)
-    history = workspace.rewriting.rewrite_history(redaction, by=by)
-    workspace.rewriting.erase(by=by)
-    return files, history
+    found: tuple[Found, ...] = ()
+    for _ in range(ROUNDS_MAX):
+        files = workspace.rewriting.redact_files(redaction, by=by, label=label)
+        found += files.found
+        history = workspace.rewriting.rewrite_history(redaction, by=by)
+        if history is not None:
+            workspace.rewriting.erase(by=by)
+            return replace(files, found=found), history
+    raise Unavailable(
+        f"files of {workspace.name}", "others keep writing the text", remedy="try again later"
+    )
 
 
 def _rewrite_shared(

@@ -231,12 +231,16 @@ class Sync:
         """Rewrite the history in the store and then here, and erase the old one on both sides. The files are
         as they shall be, and both sides agree on them. May be repeated.
 
-        Return None if other machines were faster, or if there is something to sync first.
+        Return None if others were faster: another machine, or somebody who wrote the text again.
         """
         with self._alone():
             self._get_ready()
             tip, rewritten = self._workspace.tip(), self._workspace.history.rewrite(redaction)
             if tip is None or rewritten is None:
+                return None
+            if self._workspace.history.differences(
+                tip, rewritten.tip
+            ):  # the text is in a file again
                 return None
             # noted first: after a crash the rewritten history no longer tells these paths
             paths = rewritten.paths.union(self._paths_to_erase())

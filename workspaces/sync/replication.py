@@ -62,9 +62,12 @@ ABANDONED_S = 3600.0
 """Age from which a pack that no head names is deleted with a history that was replaced. Its writer
 names it within seconds, or never."""
 
-_SEEN, _CHECKED, _REPLACED = "head", "packs checked", "packs replaced"
-"""Facts of the baseline: the head last read, the day on which all packs were present, and the packs of a
-history that a rewritten one replaces."""
+_SEEN, _CHECKED = "head", "packs checked"
+"""Facts of the baseline: the head last read, and the day on which all packs were present."""
+
+_REPLACED, _WRITTEN = "packs replaced", "packs written"
+"""Facts of the baseline: the packs of a history that a rewritten one replaces, and those written here that no
+head has named yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,6 @@ class Replication:
         """Packs verified since the head was last stored."""
         self._ahead: tuple[RevisionId | None, tuple[Pack, ...]] | None = None
         """Packs written ahead for a head with this newest revision. No head names them yet."""
-        self._written: set[str] = set()
-        """Packs that this object has written."""
         self.requests = 0
 
     def has_moved(self) -> bool:
@@ -248,7 +249,7 @@ class Replication:
         with self._lock:
             seen = self._load_seen()
             named = {NAME, *(pack.blob for pack in (seen.head.packs if seen else ()))}
-            names = {*self._written, *json.loads(self._baseline.fact(_REPLACED) or "[]")}
+            names = {*self._noted(_REPLACED), *self._noted(_WRITTEN)}
             self.requests += 1
             old = self._now() - ABANDONED_S
             stats = list(self._there.scan())
@@ -257,8 +258,8 @@ class Replication:
             for name in sorted(names - named):
                 self.requests += 1
                 self._there.delete(name, expect=ANY)
-            self._written.clear()
             self._baseline.note(_REPLACED, "")
+            self._baseline.note(_WRITTEN, "")
 
     def fold(self) -> None:
         """Fold many packs into few. A machine that has just read the old head still finds its packs for
@@ -398,7 +399,7 @@ class Replication:
         for newest, data in self._history.bundles(tip, known):
             pack = Pack(sha256(data).hexdigest(), len(data), newest)
             self.requests += 1
-            self._written.add(pack.blob)
+            self._note_written(pack.blob)
             self._verified[pack.name] = self._there.write(pack.blob, data, expect=ANY)
             yield pack
 
@@ -408,6 +409,17 @@ class Replication:
         known = ahead[-1].tip if ahead else base
         rest = self._write_packs(tip, [known] if known else []) if known != tip else ()
         return (*ahead, *rest)
+
+    def _note_written(self, name: str) -> None:
+        """Note a pack that is about to be written. If no head ever names it, only this tells whose it is.
+        Packs that a head has named since are no longer noted."""
+        seen = self._load_seen()
+        named = {pack.blob for pack in (seen.head.packs if seen else ())}
+        noted = [one for one in self._noted(_WRITTEN) if one not in named and one != name]
+        self._baseline.note(_WRITTEN, json.dumps([*noted, name]), wait=False)
+
+    def _noted(self, fact: str) -> list[str]:
+        return json.loads(self._baseline.fact(fact) or "[]")
 
     def _packs_of(self, rewritten: RewrittenHistory, packs: Sequence[Pack]) -> list[Pack]:
         """Return the packs at the beginning that hold nothing but revisions which stay the same."""

@@ -112,12 +112,17 @@ class Rewriting:
         )
 
     def rewrite_history(self, redaction: Redaction, *, by: Author) -> RewrittenHistory | None:
-        """Rewrite every revision. `erase` must follow. Return None before the first revision. `by` holds the
-        lock; it writes nothing."""
+        """Rewrite every revision. `erase` must follow. `by` holds the lock; it writes nothing.
+
+        Return None, and change nothing, if the newest revision has the text: somebody has written it again,
+        and `redact_files` must come first."""
         with self._edits.hold(by):
             before, rewritten = self._history.tip(), self._history.rewrite(redaction)
-            if rewritten is not None and before is not None:
-                self._history.replace(rewritten.tip, expect=before)
+            if before is None or rewritten is None:
+                return None
+            if self._history.differences(before, rewritten.tip):
+                return None
+            self._history.replace(rewritten.tip, expect=before)
         return rewritten
 
     def erase(self, *, by: Author, also: Callable[[], None] = lambda: None) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.workspaces import simulated
+from tests.workspaces.forgetting_world import ForgettingWorld
 from tests.workspaces.simulated import Process
 from tests.workspaces.simulation import FrontWorld, World, simulate
 from workspaces.conditions import ANY
@@ -30,8 +31,9 @@ from workspaces.workspace.workspace import Workspace
 
 SOAK = bool(os.environ.get("SOAK"))
 SHARDS = 8
-INTERLEAVINGS = (1_000_000 if SOAK else 10_000) // SHARDS
+INTERLEAVINGS = (1_000_000 if SOAK else 9_000) // SHARDS
 FRONTS = INTERLEAVINGS // 5
+FORGETTINGS = INTERLEAVINGS // 20
 MUTANT_INTERLEAVINGS_MAX = 3_000
 
 
@@ -43,6 +45,11 @@ def test_simulated_machines_lose_no_change_and_converge(shard: int) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_simulated_machines_never_restore_a_replaced_value(shard: int) -> None:
     _lived(FrontWorld, FRONTS)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_simulated_machines_forget_a_line_everywhere_and_lose_no_other(shard: int) -> None:
+    _lived(ForgettingWorld, FORGETTINGS)
 
 
 def _lived(world: type[World], count: int) -> None:
