@@ -17,7 +17,7 @@ from harness.prompts.compaction import TOO_LONG
 from harness.transcripts.outcome import Outcome, Remark
 from harness.web.app import ServerTimeouts
 from harness.web.http.body import JSON_BYTES_MAX
-from harness.web.routes.talk.turns import STATUS
+from harness.web.routes.talk.turns import EventDocument
 from tests.harness.web.site import Caller, Site
 from tests.harness.web.turning import Puppet, said, settled, taken
 from workspaces.ids import ConversationId, TurnId
@@ -203,8 +203,9 @@ def test_every_field_of_an_event_status_is_in_the_schema() -> None:
         "e1", "waiting", outcome.conversation_id, 1, 2, outcome.turn_id, 1, outcome
     )
     told = {**status.as_json(), "statusUrl": "/v1/agents/a/events/e1"}
-    assert set(told) == set(STATUS["properties"])
-    assert set(STATUS["required"]) == {"eventId", "status", "conversationId"}
+    schema = EventDocument.model_json_schema(by_alias=True)
+    assert set(told) == set(schema["properties"])
+    assert set(schema["required"]) == {"eventId", "status", "conversationId"}
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
