@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def main() -> None:
-    for module in sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)])):
+    found = pkgutil.iter_modules([str(Path(__file__).parent)])
+    for module in sorted(one.name for one in found if not one.ispkg):
         if module not in {"__main__", "provider", "ratio"}:
             print(f"\n== {module}", flush=True)
             importlib.import_module(f"benchmarks.{module}").main()

@@ -109,10 +109,17 @@ class Wire:
         self._address = url.removeprefix("http://")
         self.next_answers: list[str] = []
         self.operations: list[str] = []
+        self.items_written = 0
+        """Items of writes, checked ones included: what is paid for."""
 
     def exchange(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
-        self.operations.append(handler.headers["X-Amz-Target"].rpartition(".")[2])
+        operation = handler.headers["X-Amz-Target"].rpartition(".")[2]
+        self.operations.append(operation)
+        if operation == "TransactWriteItems":
+            self.items_written += len(json.loads(body)["TransactItems"])
+        elif operation not in {"GetItem", "Query"}:
+            self.items_written += 1
         fate = self.next_answers.pop(0) if self.next_answers else ""
         if fate not in {"", "lost"}:
             status = 500 if fate.startswith("Internal") else 400

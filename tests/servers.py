@@ -151,7 +151,7 @@ def _running(
     """Start, wait until `url` is answered, and kill in the end: what it holds is worth nothing."""
     path = executable(program)
     for start in range(1, STARTS_MAX + 1):
-        arguments, url = command(_free_port)
+        arguments, url = command(free_port)
         with (directory / f"start-{start}.log").open("wb") as log:
             process = subprocess.Popen(
                 [path, *arguments],
@@ -162,7 +162,7 @@ def _running(
                 stderr=subprocess.STDOUT,
             )
         try:
-            if _is_ready(process, url):
+            if wait_until_answered(process, url):
                 yield url
                 return
         finally:
@@ -171,7 +171,7 @@ def _running(
     raise RuntimeError(f"{program} did not start: {(directory / 'start-1.log').read_text()}")
 
 
-def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
+def wait_until_answered(process: subprocess.Popen[Any], url: str) -> bool:
     end = time.monotonic() + READY_S_MAX
     while time.monotonic() < end:
         try:
@@ -189,7 +189,7 @@ def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
     return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below the range that outgoing connections are given, so that none of those takes it."""
     while True:
         port = random.SystemRandom().randrange(15_000, 32_000)

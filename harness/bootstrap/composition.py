@@ -5,6 +5,7 @@ Adapters are named here and in `locations`, and nowhere else.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +51,7 @@ from harness.runs.run_turns import RunTurns
 from harness.runs.runs import Runs
 from harness.runs.scheduler import ScheduleCorrection, ScheduleJobs, Scheduler, delete_runs_of
 from harness.runtime.async_bridge import LoopThread
+from harness.runtime.json_log import event
 from harness.runtime.settings import Settings
 from harness.runtime.templates import workspace_files
 from harness.sandboxes.bubblewrap import Bubblewrap
@@ -126,6 +128,8 @@ TOOLS: tuple[AnyTool, ...] = (
 
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
+
+_log = logging.getLogger("harness.bootstrap.composition")
 
 PROGRAMS_AGAIN_S = 10.0
 """Seconds until missing programs are looked for again; they may have been installed by then.
@@ -244,6 +248,9 @@ class Application:
         finally:
             loop.close()
         if not confinement.works:
+            # Turns go on without bash. This is told once, however often it is tried again.
+            if self._programs is None or self._programs.sandbox is not None:
+                event(_log, "no sandbox", level=logging.WARNING, reason=confinement.detail)
             return ToolPrograms(None, ripgrep(None))
         try:
             return ToolPrograms(self.sandbox, ripgrep(self.settings.home))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness import Harness
 from harness.bootstrap.composition import PROGRAMS_AGAIN_S
+from harness.runtime.json_log import EVENTS
 from harness.sandboxes.none import NoSandbox
 from harness.sandboxes.port import Confinement
 from workspaces.clock import ManualClock
@@ -21,7 +22,7 @@ class Recovering(NoSandbox):
 
     async def check(self) -> Confinement:
         self.asked += 1
-        return Confinement(self.works, "")
+        return Confinement(self.works, "" if self.works else "not yet")
 
 
 def test_the_sandbox_check_is_repeated_after_its_interval_until_the_sandbox_works(
@@ -30,11 +31,17 @@ def test_the_sandbox_check_is_repeated_after_its_interval_until_the_sandbox_work
     sandbox, clock = Recovering(), ManualClock()
     with Harness.open(tmp_path / "home", clock=clock, sandbox=sandbox) as harness:
         house = harness.house
+        told: list[str] = []
+        with EVENTS.including(lambda name, facts: told.append(f"{name}: {facts.get('reason')}")):
+            assert house.programs().sandbox is None
+            clock.advance(PROGRAMS_AGAIN_S)
+            assert house.programs().sandbox is None
+        assert told == ["no sandbox: not yet"]  # once, however often it is tried again
         assert [house.programs().sandbox for _ in range(3)] == [None] * 3
-        assert sandbox.asked == 1
+        assert sandbox.asked == 2
         sandbox.works = True
         clock.advance(PROGRAMS_AGAIN_S)
         assert house.programs().sandbox is sandbox
         clock.advance(10 * PROGRAMS_AGAIN_S)
         house.programs()
-        assert sandbox.asked == 2
+        assert sandbox.asked == 3
