@@ -5,9 +5,6 @@ Adapters are named here and in `locations`, and nowhere else.
 
 from __future__ import annotations
 
-import logging
-import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -50,12 +47,9 @@ from harness.runs.run_records import RUN, RUNS_AT_ONCE_MAX, RunRecords
 from harness.runs.run_turns import RunTurns
 from harness.runs.runs import Runs
 from harness.runs.scheduler import ScheduleCorrection, ScheduleJobs, Scheduler, delete_runs_of
-from harness.runtime.async_bridge import LoopThread
-from harness.runtime.json_log import event
 from harness.runtime.settings import Settings
 from harness.runtime.templates import workspace_files
 from harness.sandboxes.bubblewrap import Bubblewrap
-from harness.sandboxes.bundled_programs import ripgrep
 from harness.sandboxes.port import Sandbox
 from harness.sandboxes.record import SANDBOXES, SandboxRecord
 from harness.sync.background_sync import BackgroundSync
@@ -76,7 +70,7 @@ from harness.tools.files.write import WRITE
 from harness.tools.memory.recall import RECALL
 from harness.tools.memory.update_memory import UPDATE_MEMORY
 from harness.tools.port import AnyTool
-from harness.tools.programs import ToolPrograms
+from harness.tools.programs import ProgramSearch
 from harness.tools.stored_results import StoredResults
 from harness.transcripts.transcript import Transcript
 from harness.turns.broadcast import Broadcaster
@@ -93,7 +87,7 @@ from workspaces.accounts.user import Users
 from workspaces.clock import Clock
 from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Leases
-from workspaces.errors import Failure, Refused
+from workspaces.errors import Refused
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.cards import Cards, card_account
 from workspaces.home.deletion_hold import HeldOffBlobs
@@ -128,14 +122,6 @@ TOOLS: tuple[AnyTool, ...] = (
 
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
-
-_log = logging.getLogger("harness.bootstrap.composition")
-
-PROGRAMS_AGAIN_S = 10.0
-"""Seconds until missing programs are looked for again; they may have been installed by then.
-
-A self-test that fails takes longer than all other work before a turn's first request.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +202,7 @@ class Application:
         self._leases = Leases(records, clock)
         self._embedder = embedder
         self.sandbox = sandbox
-        self._programs: ToolPrograms | None = None
-        self._check_again_at = math.inf
-        self._checking = threading.Lock()
+        self.programs = ProgramSearch(sandbox, settings.home, clock).find
 
     def owner(self) -> Principal:
         """Return the owner of the home's default account.
@@ -227,35 +211,6 @@ class Application:
         """
         check_has_records(self.settings.home, self.accounts, self.settings.records_shown)
         return self.accounts.owner(self.accounts.default())
-
-    def programs(self) -> ToolPrograms:
-        """Return the programs for tools, with a sandbox if one can confine commands on this machine now.
-
-        An event loop must not call this: it waits for the self-test.
-        """
-        with self._checking:
-            now = self.clock.monotonic()
-            if self._programs is None or now >= self._check_again_at:
-                self._programs = self._find_programs()
-                is_whole = self._programs.sandbox is not None and self._programs.ripgrep is not None
-                self._check_again_at = math.inf if is_whole else now + PROGRAMS_AGAIN_S
-            return self._programs
-
-    def _find_programs(self) -> ToolPrograms:
-        loop = LoopThread()
-        try:
-            confinement = loop.run(self.sandbox.check())
-        finally:
-            loop.close()
-        if not confinement.works:
-            # Turns go on without bash. This is told once, however often it is tried again.
-            if self._programs is None or self._programs.sandbox is not None:
-                event(_log, "no sandbox", level=logging.WARNING, reason=confinement.detail)
-            return ToolPrograms(None, ripgrep(None))
-        try:
-            return ToolPrograms(self.sandbox, ripgrep(self.settings.home))
-        except Failure:  # the disk is full, for example: the turn goes on without ripgrep
-            return ToolPrograms(self.sandbox, None)
 
     def close(self) -> None:
         for closing in (self.models, self.records, self.place):

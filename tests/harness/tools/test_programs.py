@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import Harness
-from harness.bootstrap.composition import PROGRAMS_AGAIN_S
 from harness.runtime.json_log import EVENTS
 from harness.sandboxes.none import NoSandbox
 from harness.sandboxes.port import Confinement
+from harness.tools.programs import PROGRAMS_AGAIN_S
 from workspaces.clock import ManualClock
 
 
