@@ -201,12 +201,18 @@ class Baseline:
             database.execute("delete from fact where name = 'head'")
 
     def erase_deleted(self) -> None:
-        """Remove from the file what is no longer in its rows, and the stat cache, which is made again."""
+        """Remove from the file what is no longer in its rows, and the stat cache, which is made again.
+
+        Raises: Unavailable if another process keeps reading the file.
+        """
         with self._transaction() as database:
             database.execute("delete from seen")
         with self._connection() as database:
             self._rows_of = None
-            erase_deleted(database)
+            if not erase_deleted(database):
+                raise Unavailable(
+                    f"baseline {self._file}", "another process reads it", remedy="wait"
+                )
 
     def known(self) -> Known:
         """Return the stat cache of the last scan."""

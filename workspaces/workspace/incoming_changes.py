@@ -213,14 +213,42 @@ class IncomingChanges:
             if (None if change.data is None else blob_id(change.data)) != there:
                 differing[path] = change.data
         beside_by = _told(by, [applied[path] for path in beside])
+        is_replaced = self._history.is_replaced_by(theirs.tip)
+        own = self._mended_own(theirs.tip, differing, applied) if is_replaced else []
         self._history.follow(
             theirs.tip,
-            differing,
+            {**differing, **{one.path: one.data for one in own}},
             by,
             beside=beside,
             beside_by=beside_by,
-            is_replaced=self._history.is_replaced_by(theirs.tip),
+            is_replaced=is_replaced,
         )
+        replaced = self._safe_replace.put(own)
+        self._safe_replace.restore(replaced.concurrent_saves.values())
+
+    def _mended_own(
+        self,
+        theirs: RevisionId,
+        differing: Mapping[WorkspacePath, After],
+        applied: Collection[WorkspacePath],
+    ) -> list[Replacement]:
+        """Return the files to mend of those that only this machine has changed. They are checked like those
+        of a stranger: this machine had not heard what is forbidden when it wrote them."""
+        gate = self._edits.protection.gate
+        own = [path for path in differing if path not in applied]
+        mended: list[Replacement] = []
+        if not own or not gate.version(is_fresh=True):
+            return mended
+        recorded = self._edits.recorded(own, theirs)
+        for path in own:
+            after, there = differing[path], recorded.get(path)
+            if not isinstance(after, str):
+                continue
+            data = self._history.read(after)
+            new = gate.mended(self._history.read(there) if there else None, data)
+            if new != data:
+                mended.append(Replacement(path, new, data))
+        return mended
 
     def _record(self, applied: Mapping[WorkspacePath, IncomingChange], by: Author) -> None:
         """Record the changes that came in as a revision of their own, as far as they differ from the newest

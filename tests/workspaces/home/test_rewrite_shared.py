@@ -118,6 +118,41 @@ def test_a_machine_that_had_nothing_of_its_own_has_the_new_history(
     assert not holds_secret(held_bytes(b.home.root))
 
 
+class Gate:
+    """What an account forbids, as a machine knows it."""
+
+    def version(self, *, is_fresh: bool = False) -> int:
+        del is_fresh
+        return 1
+
+    def changed(self, *_change: object, take_pass: bool) -> list[object]:
+        del take_pass
+        return []
+
+    def mended(self, _before: bytes | None, after: bytes) -> bytes | None:
+        return after.replace(SECRET.encode(), MARK.encode())
+
+
+def test_what_a_machine_had_not_shared_is_checked_like_a_strangers(
+    a: Replica, b: Replica, prefix: MemoryPrefix
+) -> None:
+    filled(a, b)
+    forget(a)
+    b.workspace.write("own.md", f"in a revision: {SECRET}\n", by=AGENT)
+    b.workspace.write("other.md", "and another\n", by=AGENT)
+    b.workspace._edits.protection.gate = Gate()  # pyright: ignore[reportAttributeAccessIssue]
+    b.sync.run()
+    a.sync.run()
+    assert a.texts() == b.texts()
+    assert a.texts()["own.md"] == f"in a revision: {MARK}\n"
+    (newest, before) = a.workspace.log(limit=2)
+    assert sorted(newest.paths) == ["other.md", "own.md"]
+    assert "Forgot" in before.trailers
+    for one in (a, b):
+        assert not holds_secret(held_bytes(one.home.root))
+    assert not any(map(holds_secret, stored(prefix).values()))
+
+
 def test_packs_that_a_machine_wrote_before_it_heard_are_deleted(
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:

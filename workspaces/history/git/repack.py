@@ -117,6 +117,8 @@ def erase_unreachable(git_directory: Path) -> None:
         for path in git_directory.iterdir():
             if path.name not in _KEPT:
                 _remove(path)
+        for path in git_directory.parent.glob(f"{git_directory.name}.*"):
+            _remove(path)  # another history that was begun in its place
         for path in sorted((git_directory / "refs").rglob("*"), reverse=True):
             if not (git_directory / NAME).is_relative_to(path):
                 _remove(path)
