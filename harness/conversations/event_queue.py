@@ -38,9 +38,7 @@ from harness.conversations.queue_state import (
     NextEvent,
     PausedTurn,
     QueueHead,
-    QueuePosition,
     QueueState,
-    QueueUsage,
     RunningTurn,
     is_idle,
     is_large,
@@ -111,7 +109,7 @@ class EventQueue:
         self._large = large
         self._clock = clock
         self._conversations = conversations
-        self._claims = claims
+        self.claims = claims
         self._leases = leases
         self._jobs = jobs
         self._cached: dict[tuple[AgentId, str], Conversation] = {}
@@ -129,7 +127,7 @@ class EventQueue:
         claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         conversation: Conversation | None = None
         for number in attempts(TRIES_MAX, pause_s_max=PAUSE_S_MAX):
-            existing = self._claims.look(claim, body)
+            existing = self.claims.look(claim, body)
             if isinstance(existing, Claim):
                 return self._earlier(existing)
             if conversation is None:
@@ -161,14 +159,14 @@ class EventQueue:
         if is_large(event_json):
             return None
         claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
-        expect = self._claims.look(claim, body)
+        expect = self.claims.look(claim, body)
         if isinstance(expect, Claim):
             return None
         found = self._conversations.found_or_new(agent_id, event.conversation_key)
         conversation, session = (
             (found.conversation, found.session) if isinstance(found, New) else (found, None)
         )
-        head, tail = self._queue(conversation).ends()
+        head, tail = self.of(conversation).ends()
         bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
         if bid is None or head.paused is not None:
             return None
@@ -193,7 +191,7 @@ class EventQueue:
         """
         if isinstance(start.place, QueuePlace):
             about = _about(start.conversation, 0)
-            refused = self._claims.refused(start.place.claim, about, _error_json(why))
+            refused = self.claims.refused(start.place.claim, about, _error_json(why))
             self._records.write(*start.place.exists, refused)
 
     def lost(self, start: TurnStart) -> None:
@@ -204,26 +202,21 @@ class EventQueue:
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
 
-    def claim(self, key: Key) -> Claim | None:
-        return self._claims.find(key)
+    def of(self, conversation: Conversation) -> QueueState:
+        """Return the queue of one conversation, to read it."""
+        return QueueState(conversation.id, self._records, self._large)
 
     def ahead(self, accepted: QueuedEvent) -> int:
         """Return the number of events before this one."""
-        return self.position_of(accepted.conversation, accepted.number).ahead
+        return self.of(accepted.conversation).position_of(accepted.number).ahead
 
     def _is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event is queued."""
-        return not is_idle(*self._queue(conversation).ends())
-
-    def state(self, conversation: Conversation) -> QueueUsage:
-        return self._queue(conversation).usage()
-
-    def position_of(self, conversation: Conversation, number: int) -> QueuePosition:
-        return self._queue(conversation).position_of(number)
+        return not is_idle(*self.of(conversation).ends())
 
     def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
         """Return the lease holder's next work: a turn to resume, an event to begin, or None."""
-        queue = self._queue(conversation)
+        queue = self.of(conversation)
         head, tail = queue.ends()
         if head.running is not None:
             return queue.running(head)
@@ -253,17 +246,10 @@ class EventQueue:
     ) -> None:
         """Write the ending with the changes of `also`, and remove the event. Release the lease if no event
         waits, or if `is_last`. After a conflict at one of its changes, `also` is called again."""
-        claim = self._claims.find(conversation.claim_key(running.event.id))
-        outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
+        claim = self.claims.find(conversation.claim_key(running.event.id))
+        outcome = () if claim is None else (self.claims.finished(claim, ending.as_json()),)
         change = QueueChange(running.number, None, outcome, also)
         self._complete(conversation, change, lease, is_last=is_last)
-
-    def paused(
-        self, conversation: Conversation, head: QueueHead | None = None
-    ) -> PausedTurn | None:
-        """Return the turn that waits for an answer, if there is one."""
-        queue = self._queue(conversation)
-        return queue.paused(head or queue.head())
 
     def pause(
         self,
@@ -276,9 +262,9 @@ class EventQueue:
         also: AlsoWritten = nothing_also,
     ) -> None:
         """Pause the turn. `is_last` and `also` mean the same as in `finish`."""
-        claim = self._claims.find(conversation.claim_key(running.event.id))
-        claim_change = () if claim is None else (self._claims.resting(claim, ending.as_json()),)
-        head = self._queue(conversation).head()
+        claim = self.claims.find(conversation.claim_key(running.event.id))
+        claim_change = () if claim is None else (self.claims.resting(claim, ending.as_json()),)
+        head = self.of(conversation).head()
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
         rests = replace(head, running=None, paused=paused)
         change = QueueChange(None, rests, claim_change, also)
@@ -314,9 +300,9 @@ class EventQueue:
         self, conversation: Conversation, paused: PausedTurn, ending: Ending
     ) -> tuple[RecordChange, ...]:
         """Return the changes to write with the entry that ends a paused turn."""
-        claim = self._claims.find(conversation.claim_key(paused.event.id))
-        outcome = () if claim is None else (self._claims.finished(claim, ending.as_json()),)
-        head = replace(self._queue(conversation).head(), paused=None)
+        claim = self.claims.find(conversation.claim_key(paused.event.id))
+        outcome = () if claim is None else (self.claims.finished(claim, ending.as_json()),)
+        head = replace(self.of(conversation).head(), paused=None)
         return (
             Delete(paused.item.key),
             moved_head(conversation.id, head),
@@ -326,16 +312,13 @@ class EventQueue:
     def cancel(self, conversation: Conversation, number: int | None = None) -> TurnId | None:
         """Ask the process that runs a turn here, with `number` only this event's, to end it. Return None
         if no such turn runs."""
-        queue = self._queue(conversation)
+        queue = self.of(conversation)
         running = queue.head().running
         if running is None or number not in (None, running["number"]):
             return None
         turn_id = TurnId(running["turn"])
         self._records.write(queue.ending(turn_id))
         return turn_id
-
-    def is_cancelled(self, conversation: Conversation, turn_id: TurnId) -> bool:
-        return self._queue(conversation).is_to_end(turn_id)
 
     def began(self, conversation: Conversation, claim: Claim) -> Claim:
         """Return the claim that holds the outcome of the turn that this claim's event began or answered.
@@ -346,29 +329,25 @@ class EventQueue:
         """
         if claim.outcome is None or "of" not in claim.outcome:
             return claim
-        began = self._claims.find(conversation.claim_key(claim.outcome["of"]))
+        began = self.claims.find(conversation.claim_key(claim.outcome["of"]))
         if began is None:
             raise NotFound("event", claim.outcome["of"])
         return began
-
-    def forget(self, conversation: Conversation, gone: NextEvent | PausedTurn) -> None:
-        """Delete the large values of an event that has left the queue."""
-        self._queue(conversation).forget(gone.item.value["event"])
 
     def give_back(
         self, conversation: Conversation, waiting: NextEvent, why: Failure, lease: Lease
     ) -> None:
         """Give the event back: nothing has happened yet, and it may be sent again."""
-        claim = self._claims.find(conversation.claim_key(waiting.event.id))
-        refusal = () if claim is None else (self._claims.released(claim, _error_json(why)),)
+        claim = self.claims.find(conversation.claim_key(waiting.event.id))
+        refusal = () if claim is None else (self.claims.released(claim, _error_json(why)),)
         head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
         self._complete(conversation, QueueChange(waiting.number, head, refusal), lease)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event whose turn has not begun. Return False if it has."""
-        queue = self._queue(accepted.conversation)
+        queue = self.of(accepted.conversation)
         item = queue.item(accepted.number)
-        claim = self._claims.find(accepted.claim)
+        claim = self.claims.find(accepted.claim)
         if item is None or claim is None or claim.outcome is not None or claim.refusal is not None:
             return False
         head = queue.head()
@@ -379,7 +358,7 @@ class EventQueue:
             self._records.write(
                 queue.unmoved(head),
                 Delete(item.key, expect=item.counter),
-                self._claims.released(claim, error),
+                self.claims.released(claim, error),
             )
         except Conflict:
             return self.withdraw(accepted)
@@ -410,18 +389,18 @@ class EventQueue:
         return conversation
 
     def _point_to(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
-        claim = self._claims.find(conversation.claim_key(answer.id))
-        return () if claim is None else (self._claims.finished(claim, {"of": to.id}),)
+        claim = self.claims.find(conversation.claim_key(answer.id))
+        return () if claim is None else (self.claims.finished(claim, {"of": to.id}),)
 
     def _update_claim(
         self, conversation: Conversation, event: Event, rest: Ending | None
     ) -> tuple[Put, ...]:
-        claim = self._claims.find(conversation.claim_key(event.id))
+        claim = self.claims.find(conversation.claim_key(event.id))
         if claim is None:
             return ()
         if rest is None:
-            return (self._claims.resumed(claim),)
-        return (self._claims.resting(claim, rest.as_json()),)
+            return (self.claims.resumed(claim),)
+        return (self.claims.resting(claim, rest.as_json()),)
 
     def _earlier(self, claim: Claim) -> QueuedEvent:
         conversation = self._conversations.get(claim.about["conversation"])
@@ -438,7 +417,7 @@ class EventQueue:
         *,
         rejects: bool,
     ) -> QueuedEvent:
-        queue = self._queue(conversation)
+        queue = self.of(conversation)
         head, tail = queue.ends()
         is_alone = is_idle(head, tail)
         queue.check_capacity(head, tail, event.size_bytes)
@@ -487,11 +466,11 @@ class EventQueue:
         """Return the changes with which an event enters the queue."""
         is_new = isinstance(found, New)
         conversation = found.conversation if is_new else found
-        item, moved = self._queue(conversation).joined(event, stored_event, tail)
+        item, moved = self.of(conversation).joined(event, stored_event, tail)
         about = _about(conversation, moved.value["next"] - 1)
         return QueuePlace(
             exists=found.changes if is_new else (found.exists,),
-            claim=self._claims.made(claim, body, about, expect),
+            claim=self.claims.made(claim, body, about, expect),
             event=item,
             tail=moved,
             job=self._job(conversation, is_alone=is_alone),
@@ -530,7 +509,7 @@ class EventQueue:
         is_last: bool = False,
     ) -> None:
         """Remove the event, if any; if no other event waits, also remove the job and release the lease."""
-        queue = self._queue(conversation)
+        queue = self.of(conversation)
         item = None if change.number is None else queue.item(change.number)
         head = change.head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
@@ -565,11 +544,8 @@ class EventQueue:
         # Read the job before the tail. A caller that adds an event writes both: an event added after this
         # read makes the deletion of the job conflict.
         changes = self._jobs.unwanted(_job_id(conversation))
-        _, tail = self._queue(conversation).ends()
+        _, tail = self.of(conversation).ends()
         return changes if tail is None or tail.value["next"] == head.next else ()
-
-    def _queue(self, conversation: Conversation) -> QueueState:
-        return QueueState(conversation.id, self._records, self._large)
 
     def _write_guarded(self, lease: Lease, *changes: RecordChange) -> None:
         try:

@@ -187,8 +187,9 @@ class QueueState:
             uses_caller_model=uses_caller_model,
         )
 
-    def paused(self, head: QueueHead) -> PausedTurn | None:
-        data = head.paused
+    def paused(self, head: QueueHead | None = None) -> PausedTurn | None:
+        """Return the turn that waits for an answer, if there is one. `head` is the head of the queue now."""
+        data = (head or self.head()).paused
         if data is None:
             return None
         item = self._unfinished(data["number"])
@@ -254,7 +255,7 @@ class QueueState:
         return {"id": event_json["id"], **self._large_values.keep(name, _JSON.encode(event_json))}
 
     def forget(self, stored_event: JsonObject) -> None:
-        """Delete the large values of an event that has left the queue."""
+        """Delete the large values of an event that has left the queue, or was refused at its end."""
         self._large_values.forget(stored_event)
 
     def _unfinished(self, number: int) -> Item:

@@ -198,7 +198,7 @@ class Runs:
             return RunView(run)
         try:
             conversation = self.dispatcher.conversations.get(run.conversation_id)
-            paused = self.dispatcher.event_queue.paused(conversation)
+            paused = self.dispatcher.event_queue.of(conversation).paused()
         except NotFound:
             return RunView(run)
         if paused is None or paused.turn_id != run.turn_id:

@@ -205,7 +205,7 @@ class Dispatcher(TurnDependencies):
         """
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
         while not await self._cancel_once(conversation):
-            queue = await run_in_thread(self.event_queue.state, conversation)
+            queue = await run_in_thread(self.event_queue.of(conversation).usage)
             is_about_to_begin = queue.waiting > 0 or queue.turn_id is not None
             if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
                 return False
@@ -221,7 +221,7 @@ class Dispatcher(TurnDependencies):
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
         while True:
             key = self.event_queue.claim_key(agent_id, event_id)
-            claim = await run_in_thread(self.event_queue.claim, key)
+            claim = await run_in_thread(self.event_queue.claims.find, key)
             if claim is None or claim.refusal is not None:
                 return False
             conversation = await run_in_thread(self.conversations.get, claim.about["conversation"])
@@ -238,7 +238,7 @@ class Dispatcher(TurnDependencies):
 
     def _has_ended(self, accepted: QueuedEvent) -> bool:
         """Return True if the event has an outcome that is not just a pause."""
-        claim = self.event_queue.claim(accepted.claim)
+        claim = self.event_queue.claims.find(accepted.claim)
         if claim is None or claim.outcome is None:
             return claim is None or claim.refusal is not None
         return claim.outcome.get("status") != "waiting"
@@ -250,11 +250,11 @@ class Dispatcher(TurnDependencies):
             if cancellation is not None:
                 cancellation.cancel()
             return True
-        if await run_in_thread(self.event_queue.paused, conversation) is None:
+        if await run_in_thread(self.event_queue.of(conversation).paused) is None:
             return False
         lease = await self._acquire(conversation)
         async with self._holding(lease):
-            paused = await run_in_thread(self.event_queue.paused, conversation)
+            paused = await run_in_thread(self.event_queue.of(conversation).paused)
             if paused is None or number not in (None, paused.number):
                 return False
             with self.broadcaster.channel(conversation.id) as channel:
@@ -267,7 +267,7 @@ class Dispatcher(TurnDependencies):
 
         Raises: NotFound for an id that was never used, or was used more than a day ago.
         """
-        claim = self.event_queue.claim(self.event_queue.claim_key(agent_id, event_id))
+        claim = self.event_queue.claims.find(self.event_queue.claim_key(agent_id, event_id))
         if claim is None:
             raise NotFound("event", event_id)
         conversation = self.conversations.get(claim.about["conversation"])
@@ -280,14 +280,14 @@ class Dispatcher(TurnDependencies):
             outcome = self._outcome(conversation, ending)
             turn_id, first, state = ending.turn_id, ending.first, state_of(outcome)
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
-        position = self.event_queue.position_of(conversation, began.about["number"])
+        position = self.event_queue.of(conversation).position_of(began.about["number"])
         state = "running" if position.is_begun else "queued"
         turn_id, first = position.turn_id, position.first
         return replace(event, state=state, ahead=position.ahead, turn_id=turn_id, first=first)
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """Return the calls of a conversation that wait for approval or for the client."""
-        paused = self.event_queue.paused(conversation)
+        paused = self.event_queue.of(conversation).paused()
         if paused is None:
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
@@ -387,7 +387,7 @@ class Dispatcher(TurnDependencies):
 
         Raises: GivenBack when the event was given back; NotFound when the conversation was deleted.
         """
-        claim = self.event_queue.claim(accepted.claim)
+        claim = self.event_queue.claims.find(accepted.claim)
         if claim is None:
             raise NotFound("conversation", accepted.conversation.key)
         if claim.about["number"] != accepted.number:

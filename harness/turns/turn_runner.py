@@ -160,7 +160,7 @@ class TurnRunner:
         if waiting.head.paused is None:
             return None
         event_queue = self.dependencies.event_queue
-        return await run_in_thread(event_queue.paused, self.conversation, waiting.head)
+        return await run_in_thread(event_queue.of(self.conversation).paused, waiting.head)
 
     @asynccontextmanager
     async def _giving_back(self, give_back: Callable[[Failure], None]) -> AsyncGenerator[None]:
@@ -277,7 +277,8 @@ class TurnRunner:
             if self.caller_owns_event and answer.begun is not None:
                 await self._interrupt(answer.begun.running)
             raise
-        await run_in_thread(self.dependencies.event_queue.forget, self.conversation, waiting)
+        queue = self.dependencies.event_queue.of(self.conversation)
+        await run_in_thread(queue.forget, waiting.item.value["event"])
         return answer.begun
 
     async def _take_slot(self) -> None:
@@ -304,7 +305,7 @@ class TurnRunner:
             break
         else:
             raise LeaseLost(self.log.lease.key)
-        self.dependencies.event_queue.forget(self.conversation, paused)
+        self.dependencies.event_queue.of(self.conversation).forget(paused.item.value["event"])
 
     def _prepare(
         self,
@@ -419,7 +420,7 @@ class TurnRunner:
         if cancellation.is_cancelled:
             return True
         return await run_in_thread(
-            self.dependencies.event_queue.is_cancelled, self.conversation, running.turn_id
+            self.dependencies.event_queue.of(self.conversation).is_to_end, running.turn_id
         )
 
     async def _poll_cancellation(self, running: RunningTurn, cancellation: Cancellation) -> None:
@@ -431,7 +432,7 @@ class TurnRunner:
             pause = CANCEL_LOOK_S
             with suppress(Failure):  # a store that fails now may answer the next time
                 if await run_in_thread(
-                    event_queue.is_cancelled, self.conversation, running.turn_id
+                    event_queue.of(self.conversation).is_to_end, running.turn_id
                 ):
                     cancellation.cancel()
 

@@ -168,7 +168,9 @@ def assert_in_order(rooms: PrincipalServices, key: str) -> list[str]:
     events = [entry.event_id for entry in entries if entry.event_id is not None]
     assert len(set(events)) == len(events), "an event was taken in twice"
     conversation = conversation_of(rooms, key)
-    claims = [rooms.dispatcher.event_queue.claim(conversation.claim_key(event)) for event in events]
+    claims = [
+        rooms.dispatcher.event_queue.claims.find(conversation.claim_key(event)) for event in events
+    ]
     places = [claim.about["number"] for claim in claims if claim is not None]
     assert places == sorted(places)
     assert len(places) == len(events)

@@ -52,7 +52,7 @@ def of_another_user(harness: Harness) -> tuple[Conversations, EventQueue]:
         large,
         rooms.clock,
         conversations=conversations,
-        claims=ingress.event_queue._claims,
+        claims=ingress.event_queue.claims,
         leases=ingress.leases,
         jobs=rooms.jobs,
     )
@@ -86,7 +86,7 @@ def test_claims_of_the_same_event_id_differ_between_users(scripted: Scripted) ->
     agent = harness.agents.get("assistant")
     accepted = inbox.accept(agent.id, Event.said("e1", "theirs", "my secret"), rejects=False)
     assert accepted.conversation.user_id == "usr_other"
-    claim = inbox.claim(accepted.claim)
+    claim = inbox.claims.find(accepted.claim)
     assert claim is not None
     assert claim.outcome is None
 

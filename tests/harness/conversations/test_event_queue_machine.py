@@ -395,7 +395,7 @@ class Machine(RuleBasedStateMachine):
         answers = [entry.message.text for entry in entries[1::2]]
         assert answers == [f"answer to {event}" for event in expected]
         for event in expected:
-            claim = last.inbox.claim(last.inbox.claim_key(AGENT, event))
+            claim = last.inbox.claims.find(last.inbox.claim_key(AGENT, event))
             assert claim is not None
             assert claim.outcome is not None
             own = entries[claim.outcome["first"] - 1]
@@ -441,12 +441,12 @@ class Hasty(EventQueue):
 
     def start(self, agent_id: AgentId, event: Event) -> TurnStart | None:
         claim, stated = self.claim_key(agent_id, event.id), event.as_json()
-        expect = self._claims.look(claim, event.body_hash)
+        expect = self.claims.look(claim, event.body_hash)
         conversation = self._conversation(agent_id, event)
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None or is_large(stated):
             return None
-        head, tail = self._queue(conversation).ends()
+        head, tail = self.of(conversation).ends()
         place = self._place(
             conversation,
             event,

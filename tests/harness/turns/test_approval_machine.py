@@ -94,7 +94,7 @@ class Asking(Machine):
         elif process.waiting is not None:
             waiting = process.waiting
             try:
-                paused = inbox.paused(conversation, waiting.head)
+                paused = inbox.of(conversation).paused(waiting.head)
             except NotFound:  # somebody has taken over since, and the guard will say so
                 self.given_back(process)
                 return
@@ -198,9 +198,9 @@ class Asking(Machine):
         in_order = [f"e{e}" for e in sorted(self.accepted, key=self.accepted.__getitem__)]
         assert came == in_order
         answers = [entry.message.text for entry in entries if entry.message.text]
-        paused = last.inbox.paused(self.conversation)
+        paused = last.inbox.of(self.conversation).paused()
         for event in self.accepted:
-            claim = last.inbox.claim(last.inbox.claim_key(AGENT, f"e{event}"))
+            claim = last.inbox.claims.find(last.inbox.claim_key(AGENT, f"e{event}"))
             assert claim is not None
             told = last.inbox.began(self.conversation, claim).outcome
             assert told is not None
@@ -232,7 +232,7 @@ class Forgetful(EventQueue):
         is_last: bool = False,
         also: AlsoWritten = nothing_also,
     ) -> None:
-        head = replace(self._queue(conversation).head(), running=None)
+        head = replace(self.of(conversation).head(), running=None)
         self._complete(conversation, QueueChange(None, head, (), also), lease)
 
 

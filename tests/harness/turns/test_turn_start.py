@@ -184,7 +184,7 @@ def test_a_turn_prepared_before_a_reset_does_not_start_after_the_reset(
     with pytest.raises((Conflict, LeaseLost)):
         write(rooms, start, 3)
     assert len(entries_of(rooms, "c1")) == 2
-    assert rooms.dispatcher.event_queue.claim(claim_of(rooms, start)) is None
+    assert rooms.dispatcher.event_queue.claims.find(claim_of(rooms, start)) is None
 
 
 def test_a_turn_prepared_before_a_deletion_does_not_start_after_the_deletion(
@@ -205,7 +205,7 @@ def test_of_two_turns_prepared_for_the_same_conversation_a_single_turn_starts(
     write(rooms, two, 3)
     with pytest.raises((Conflict, LeaseLost)):
         write(rooms, one, 3)
-    assert rooms.dispatcher.event_queue.claim(claim_of(rooms, one)) is None
+    assert rooms.dispatcher.event_queue.claims.find(claim_of(rooms, one)) is None
 
 
 def test_the_loser_of_a_race_to_create_a_conversation_leaves_no_records(
@@ -373,7 +373,7 @@ def test_an_event_whose_preparation_failed_may_be_sent_again_with_another_body(
         run(delivered(ingress, "one", "c1", "one"))
     agent = rooms.agents.get("assistant")
     assert rooms.dispatcher.status(agent.id, "one").state == "refused"
-    line = rooms.dispatcher.event_queue.state(conversation_of(rooms, "c1"))
+    line = rooms.dispatcher.event_queue.of(conversation_of(rooms, "c1")).usage()
     assert (line.waiting, line.turn_id) == (0, None)
     assert run(delivered(rooms.dispatcher, "one", "c1", "one, again")).status == "done"
 

@@ -175,7 +175,7 @@ def list_conversations(
 def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
     """Show a conversation with its sessions, queued events, pending calls and running turn."""
     transcript = caller.conversations.transcript(conversation)
-    queue = caller.dispatcher.event_queue.state(conversation)
+    queue = caller.dispatcher.event_queue.of(conversation).usage()
     return Json(
         {
             **conversation_document(conversation, transcript),

@@ -290,7 +290,7 @@ async def _enqueue(
     """Put an event into the queue. A new event must be within the limits of the account."""
     dispatcher = caller.dispatcher
     queue = dispatcher.event_queue
-    known = await run_in_thread(queue.claim, queue.claim_key(agent.id, event.id))
+    known = await run_in_thread(queue.claims.find, queue.claim_key(agent.id, event.id))
     # a new event, or one that was refused before: check it; an accepted one is answered anyway
     if known is None or known.refusal is not None:
         await run_in_thread(_check, application_of(request), caller, agent, event)
@@ -308,7 +308,7 @@ def _check(
     """
     conversation = caller.conversations.find(agent.id, event.conversation_key)
     queue = caller.dispatcher.event_queue
-    runs = conversation is not None and queue.state(conversation).turn_id is not None
+    runs = conversation is not None and queue.of(conversation).usage().turn_id is not None
     application.limiter.check(caller.principal.account_id, waits=runs)
     # a running turn may still make the call that the event answers
     if not event.is_answer or conversation is None or runs:
