@@ -59,17 +59,23 @@ class Pair:
 
 @pytest.fixture
 def homes(
-    tmp_path: Path, seaweedfs: S3Server, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    seaweedfs: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Home, Home]:
-    table = new_id("table")
-    make_table(dynamodb_url, table)
-    shared = {
-        **seaweedfs.environment(),
-        "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url,
-        "AWS_DEFAULT_REGION": REGION,
-        "HARNESS_RECORDS": f"dynamodb:{table}",
-        "HARNESS_S3": f"s3://{BUCKET}/{new_id('test')}",
-    }
+    """Their records are in DynamoDB, unless a test asks for PostgreSQL."""
+    shared = {**seaweedfs.environment(), "HARNESS_S3": f"s3://{BUCKET}/{new_id('test')}"}
+    if getattr(request, "param", "dynamodb") == "postgres":
+        shared["HARNESS_RECORDS"] = request.getfixturevalue("postgres_address")
+    else:
+        url, table = request.getfixturevalue("dynamodb_url"), new_id("table")
+        make_table(url, table)
+        shared |= {
+            "AWS_ENDPOINT_URL_DYNAMODB": url,
+            "AWS_DEFAULT_REGION": REGION,
+            "HARNESS_RECORDS": f"dynamodb:{table}",
+        }
     for name, value in shared.items():
         monkeypatch.setenv(name, value)
     return home_at(tmp_path / "a", **shared), home_at(tmp_path / "b", **shared)
@@ -363,6 +369,7 @@ def _everything(machine: Harness, namespace: Any) -> str:
     return subprocess.run(git, capture_output=True, check=True).stdout.decode(errors="replace")
 
 
+@pytest.mark.parametrize("homes", ["postgres"], indirect=True)
 def test_a_write_at_one_server_is_seen_at_the_other_and_decides_there(pair: Pair) -> None:
     with Client(pair, defaultdict[str, list[Operation]](list), 0) as client:
         made = client.ask(0, "PUT", "a.md", data=b"one\n")
@@ -386,6 +393,7 @@ def test_files_are_linearizable_registers_of_two_servers(pair: Pair) -> None:
     print(traffic.statuses, f"{traffic.seconds:.1f} s")
 
 
+@pytest.mark.parametrize("homes", ["postgres"], indirect=True)
 def test_no_save_is_lost_while_others_write_the_same_files(pair: Pair) -> None:
     with Others(pair) as others:
         traffic = run(pair, OPERATIONS // 2, seed=1)
