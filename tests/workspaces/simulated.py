@@ -350,10 +350,7 @@ class Machine:
 class NoIndex:
     """Nothing is made of files and history here."""
 
-    def forget(self) -> None:
-        pass
-
-    def close(self) -> None:
+    def empty(self) -> None:
         pass
 
 

@@ -63,6 +63,9 @@ BODIES_KEPT = 4096
 PATHS_LOOKED_UP_MAX = 50
 """Most files looked up one by one in the newest revision. For more, its whole tree is read."""
 
+_OTHERS = ("recall_", "origin_", "file_", "sqlite_")
+"""How the names of tables begin that have an owner of their own."""
+
 _T = TypeVar("_T")
 _BodyOf = Callable[[str, ObjectId], str]
 
@@ -112,6 +115,16 @@ class FileOrigins:
         with self._database.held() as database, transaction(database):
             empty(database)
         self._ask(lambda _: None)
+
+    def empty(self) -> None:
+        """Empty the tables, and those of other caches of what files say. Other processes that have the file
+        open see that, and read the history again."""
+        with self._database.held() as database, transaction(database):
+            empty(database)
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in tables.fetchall():
+                if not table.startswith(_OTHERS) and not table.endswith("_state"):
+                    database.execute(f'DELETE FROM "{table}"')  # noqa: S608 - a table of this file
 
     def close(self) -> None:
         self._database.close()

@@ -161,9 +161,13 @@ class LineOrigins:
 
     def rebuild(self) -> None:
         """Empty the database and read every revision again, from the first to the newest."""
+        self.empty()
+        self._ask(lambda _: None)
+
+    def empty(self) -> None:
+        """Empty the tables. Other processes that have the file open see that, and read the history again."""
         with self._database.held() as database:
             reset(database)
-        self._ask(lambda _: None)
 
     def forget(self) -> None:
         """Delete the database file, because the history is being deleted."""

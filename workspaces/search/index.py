@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from workspaces.errors import Unavailable
-from workspaces.localfs.sqlite_file import explained, is_unwritable, remove, transaction
+from workspaces.localfs.sqlite_file import (
+    erase_deleted,
+    explained,
+    is_unwritable,
+    remove,
+    transaction,
+)
 from workspaces.search import exact, ranking
 from workspaces.search.batch import IndexBatch, digest
 from workspaces.search.embeddings import BATCHES_A_QUESTION, Embedder, EmbeddingIndex, QueryVector
@@ -32,6 +38,7 @@ from workspaces.search.source import UNSURE, TextSource
 from workspaces.search.table import (
     FileRow,
     connect,
+    empty,
     generation_of,
     next_generation,
     postings_of,
@@ -132,6 +139,31 @@ class Index:
         """Delete the index file, because its source is being deleted."""
         with self._lock:
             self._remove()
+
+    def empty(self) -> None:
+        """Empty the tables, and erase from the file what any cache in it has deleted. Other processes that
+        have the file open see that, and index the texts again.
+
+        Raises: Unavailable if the file cannot be written, or another process keeps reading it.
+        """
+        with self._lock:
+            if self._connection is None and not self._file.exists():
+                return
+            try:
+                is_erased = self._empty(self._database())
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise Unavailable(f"the recall index {self._file.name}", str(error)) from error
+                self._remove()  # damaged
+                return
+            if not is_erased:
+                raise Unavailable(f"the recall index {self._file.name}", "another process reads it")
+
+    def _empty(self, database: sqlite3.Connection) -> bool:
+        with transaction(database):
+            empty(database)
+            next_generation(database)
+        return erase_deleted(database)
 
     def close(self) -> None:
         with self._lock:

@@ -176,6 +176,11 @@ class Recall:
         """Index the changed files. Return the number of units in the index afterwards."""
         return self._index.catch_up(self._live, on_progress)
 
+    def empty(self) -> None:
+        """Empty the indexes, and erase from their files what was deleted. The next question fills them."""
+        self._index.empty()
+        self._viewed.empty()
+
     def forget(self) -> None:
         """Delete the index files, because the workspace is being deleted."""
         self._index.forget()

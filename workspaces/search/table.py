@@ -211,6 +211,16 @@ def _reset(database: sqlite3.Connection) -> None:
         database.execute("INSERT INTO recall_state VALUES (?, 0)", (FORMAT,))
 
 
+def empty(database: sqlite3.Connection) -> None:
+    """Delete all rows of the index, also vectors. The caller makes the next generation."""
+    tables = (
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'recall\\_%' ESCAPE '\\'"
+    )
+    for (table,) in database.execute(tables).fetchall():
+        if table != "recall_state":
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - a table of this file
+
+
 def _format(database: sqlite3.Connection) -> int | None:
     if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'recall_state'").fetchone():
         return None

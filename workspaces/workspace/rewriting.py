@@ -64,15 +64,15 @@ class Rewriting:
         blobs: LiveTree,
         replacements: SafeReplace,
         *,
-        forget_indexes: Callable[[], None],
+        empty_indexes: Callable[[], None],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`forget_indexes` deletes what was made of the files and the history, and can be made again."""
+        """`empty_indexes` empties what was made of the files and the history, and can be made again."""
         self._edits = edits
         self._history = history
         self._blobs = blobs
         self._safe_replace = replacements
-        self._forget_indexes = forget_indexes
+        self._empty_indexes = empty_indexes
         self._pause = pause
 
     def find(self, redaction: Redaction) -> tuple[RedactedFiles, RewrittenHistory | None]:
@@ -130,7 +130,7 @@ class Rewriting:
         elsewhere. If it fails, the note of the erasure stays."""
         with self._edits.hold(by):
             self._blobs.unstage()
-            self._forget_indexes()
+            self._empty_indexes()
             self._history.erase_replaced()
             also()
             self._history.end_erasure()

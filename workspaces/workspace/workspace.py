@@ -173,7 +173,7 @@ class Workspace:
             history,
             blobs,
             self._safe_replace,
-            forget_indexes=partial(_forget_indexes, origins, file_origins, recall),
+            empty_indexes=partial(_empty_indexes, origins, file_origins, recall),
         )
 
     @property
@@ -598,11 +598,11 @@ def _record_merge(
     history.record({path: merged.data}, person.saying(MERGED, summary), beside={path: out})
 
 
-def _forget_indexes(origins: LineOrigins, file_origins: FileOrigins, recall: Recall) -> None:
-    """Delete what was made of the files and the history. The next question makes it again."""
-    file_origins.close()
-    origins.forget()  # both are in one file
-    recall.forget()
+def _empty_indexes(origins: LineOrigins, file_origins: FileOrigins, recall: Recall) -> None:
+    """Empty what was made of the files and the history. The next question makes it again."""
+    origins.empty()
+    file_origins.empty()
+    recall.empty()  # the last: all are in one file, from which it erases what was deleted
 
 
 def _path_of(history: History, displaced: Displaced) -> WorkspacePath | None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.workspaces.conftest import AGENT
 from workspaces.history.git.rewrite import RedactedFile, Redaction
 from workspaces.home.layout import Home
 from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
+from workspaces.home.workspaces import Workspaces
+from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.workspace.workspace import Workspace
 
@@ -56,6 +60,36 @@ def held_bytes(root: Path) -> bytes:
 
 def forget(workspace: Workspace) -> RewrittenWorkspace:
     return rewrite_workspace(workspace, REDACTION, by=PERSON, label="f_00000001")
+
+
+def test_what_others_have_open_is_emptied_and_made_again(
+    open_workspaces: Callable[[], Workspaces], home: Home
+) -> None:
+    ours = open_workspaces()
+    workspace = ours.create("notes")
+    workspace.write("a.md", f"one\nmy {SECRET} here\n", by=AGENT)
+    others = open_workspaces().get("notes")
+    for one in (workspace, others):
+        assert {hit.path for hit in one.recall.find("4111", limit=5)} == {"a.md"}
+        assert one.file_origins.origin_of(WorkspacePath("a.md")).author
+        assert one.origins.times(WorkspacePath("a.md"))
+    index = home.search(workspace.namespace)
+    database = sqlite3.connect(index)
+    database.execute("CREATE TABLE fact_file (path TEXT, value TEXT)")
+    database.execute("INSERT INTO fact_file VALUES ('facts/a.md', ?)", (SECRET,))
+    database.commit()
+    number = index.stat().st_ino
+
+    forget(workspace)
+    assert index.stat().st_ino == number, "who has the file open would write to another"
+    assert database.execute("SELECT count(*) FROM fact_file").fetchone() == (0,)
+    assert SECRET.encode() not in held_bytes(home.root)
+    for one in (workspace, others):
+        assert not [hit for hit in one.recall.find("4111", limit=5) if "4111" in hit.content]
+        assert "forgotten" in one.recall.find("forgotten", limit=5)[0].content
+        origin = one.file_origins.origin_of(WorkspacePath("a.md"))
+        assert origin.revision == workspace.log("a.md")[0].id
+    database.close()
 
 
 def test_a_text_goes_from_files_history_and_disk(workspace: Workspace, home: Home) -> None:
