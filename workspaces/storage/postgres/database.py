@@ -54,7 +54,7 @@ _DEFAULTS = {
     "tcp_user_timeout": "15000",
 }
 _PREPARE = """
-select pg_postmaster_start_time()::text,
+select pg_postmaster_start_time()::text, version(),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('lock_timeout', %s, false),
     set_config('statement_timeout', %s, false),
@@ -248,9 +248,12 @@ class Database:
             connection.close()
             raise self.unavailable(f"it has version {version}; {VERSION_MIN} or newer is needed")
         try:
-            (((connection.server_start, *_),),) = connection.ask(
+            (((connection.server_start, product, *_),),) = connection.ask(
                 (_PREPARE, (WAIT_FOR_LOCK, STATEMENT, SILENT_CLIENT))
             )
+            if not product.startswith("PostgreSQL"):
+                remedy = "name a PostgreSQL server: others may accept its locks and not keep them"
+                raise self.unavailable(f"it is another product ({product[:40]})", remedy)
         except BaseException:
             connection.close()
             raise

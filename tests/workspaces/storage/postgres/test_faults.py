@@ -275,6 +275,27 @@ class TestRefusals:
             assert "check that the server runs" in (caught.value.remedy or "")
             assert "s3cret" not in f"{caught.value!r} {caught.value}"
 
+    @pytest.mark.parametrize(
+        ("name", "other", "reason"),
+        [
+            ("_PREPARE", "select 'now', 'CockroachDB 26', %s, %s, %s", "another product"),
+            ("VERSION_MIN", 1000, "1000 or newer is needed"),
+        ],
+    )
+    def test_a_server_that_does_not_keep_the_locks_of_postgres_is_refused(
+        self,
+        postgres_address: str,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        other: object,
+        reason: str,
+    ) -> None:
+        monkeypatch.setattr(database, name, other)
+        store = PostgresRecords(postgres_address)
+        with pytest.raises(Unavailable, match=reason):
+            store.get(A)
+        assert not [one for pool in store._database._pools.values() for one in pool.idle]
+
     def test_a_missing_postgres_table_is_named_with_a_remedy(
         self, postgres: PostgresServer
     ) -> None:
