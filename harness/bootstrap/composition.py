@@ -417,7 +417,7 @@ class Application:
             ),
             learning=learning.learning,
             registry_sync=(
-                self._registry_sync(workspaces, adapters, forbidden.records) if may_change else None
+                self._registry_sync(workspaces, adapters, forgettings) if may_change else None
             ),
         )
 
@@ -425,11 +425,11 @@ class Application:
         self,
         workspaces: Workspaces,
         adapters: Mapping[RegistryKind, RecordAdapter],
-        rules: RuleRecords,
+        forgettings: Forgettings,
     ) -> RegistrySync | None:
         if self.place is None:
             return None
-        account_id = rules.account_id
+        account_id = forgettings.principal.account_id
         return RegistrySync(
             self.place.registry(account_id),
             RegistryState(account_id, self.place.location, self.records),
@@ -438,7 +438,8 @@ class Application:
             adapters,
             sweep=workspaces.sweep,
             here_decides=are_shared(self.settings.records),
-            rules=self.place.rules(account_id, rules),
+            rules=self.place.rules(account_id, forgettings.rules),
+            heard=forgettings.hear,
         )
 
     def _sync_records(self, account_id: AccountId) -> None:

@@ -186,6 +186,7 @@ def _carry_out(application: Application, place: SharedBucket, chosen: AccountRec
     _, secret = services.keys.create(label=KEY_LABEL)
     application.accounts.make_default(account)
     application.records.write(Delete(JOINING))
+    services.forgettings.note_machine()
     sync_result = (
         services.registry_sync.sync_if_reachable() if services.registry_sync else SyncResult()
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from harness.conversations.conversation import Conversation, Conversations
 from harness.forgetting.forgetting import (
     Forgetting,
     ForgettingRecords,
+    MachineHeard,
     Selector,
     TombstonePhrases,
 )
@@ -44,7 +46,7 @@ from harness.jobs.job import Job, Jobs
 from harness.transcripts.transcript import Transcript
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Failure, Forbidden, NotFound, Refused
+from workspaces.errors import Busy, Failure, Forbidden, NotFound, Refused, Unavailable
 from workspaces.forgetting.matcher import Matcher
 from workspaces.forgetting.rule import ForbiddenRule, new_key
 from workspaces.forgetting.rule_records import RuleRecords
@@ -54,6 +56,7 @@ from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import ConversationId, namespace, new_id
 from workspaces.remote.bucket import SharedBucket
+from workspaces.remote.machine_notes import MachineNote
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.timestamp import stamp_of
@@ -176,6 +179,7 @@ class Forgettings:
             reason=phrases.matcher().replaced(request.reason) if phrases else request.reason,
             tombstones=() if phrases is None else tuple(one.id for one in phrases.tombstones),
             phrases=phrases,
+            machines=self._machines(""),
             conversation=None if conversation is None else conversation.id,
         ).with_findings(findings)
         return Planned(replace(forgetting, may_repeat=self._may_repeat(forgetting)), lines)
@@ -210,13 +214,44 @@ class Forgettings:
             waiting = replace(forgetting.with_findings(findings), status="waiting")
             self.stored.overwrite(replace(waiting, waits_for=str(failure)))
             raise
-        done = replace(
-            forgetting.with_findings(findings),
-            status="done",
-            done_at=stamp_of(self.clock.now()),
-            phrases=None,
-        )
-        return self.stored.overwrite(done)
+        now = stamp_of(self.clock.now())
+        done = replace(forgetting.with_findings(findings), status="done", done_at=now, phrases=None)
+        self.stored.overwrite(done)
+        self.note_machine()
+        return self.stored.overwrite(replace(done, machines=self._machines(done.id)))
+
+    def show(self, forgetting_id: str) -> Forgetting:
+        """Return a forgetting, with the machines that have heard of it by now.
+
+        Raises: NotFound.
+        """
+        forgetting = self.stored.get(forgetting_id)
+        machines = self._machines(forgetting_id) or forgetting.machines
+        return replace(forgetting, machines=machines)
+
+    def run_pending(self) -> list[Forgetting]:
+        """Do all forgettings that are not done, one after the other. Return them."""
+        pending = [one for one in self.stored.list() if one.status != "done"]
+        return [self.run_here(one.id) for one in reversed(pending)]
+
+    def note_machine(self) -> None:
+        """Note in the bucket what was forgotten on this machine. If it does not answer, the next one does."""
+        if self.place is None:
+            return
+        done = {one.id: one.done_at for one in self.stored.list()}
+        heard = {forgetting_id: at for forgetting_id, at in done.items() if at is not None}
+        with suppress(Unavailable):
+            notes = self.place.machine_notes(self.principal.account_id)
+            notes.write(MachineNote(self.home.machine, heard))
+
+    def _machines(self, forgetting_id: str) -> tuple[MachineHeard, ...]:
+        """Return the machines of the account, and when each has heard of a forgetting."""
+        if self.place is None:
+            return ()
+        with suppress(Unavailable):
+            notes = self.place.machine_notes(self.principal.account_id).all()
+            return tuple(MachineHeard(one.machine, one.heard.get(forgetting_id)) for one in notes)
+        return ()
 
     def run_here(self, forgetting_id: str) -> Forgetting:
         """Do the job of a forgetting now. If it must wait, leave it to the runner of jobs."""

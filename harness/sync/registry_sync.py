@@ -138,8 +138,9 @@ class RegistrySync:
         sweep: Callable[[StoredEntry], None],
         here_decides: bool,
         rules: RuleExchange,
+        heard: Callable[[], object] = lambda: None,
     ) -> None:
-        """Create the sync.
+        """Create the sync. `heard` is called behind each pass, with the rules of other machines stored.
 
         `sweep` removes the remains of a deleted workspace in S3. `here_decides`: other machines use this
         very record store; the registry then serves only machines that join.
@@ -152,6 +153,7 @@ class RegistrySync:
         self._sweep = sweep
         self._here_decides = here_decides
         self._rules = rules
+        self._heard = heard
         self._read: dict[EntryName, StoredEntry | InvalidEntry] = {}
         self._last_at: float | None = None
 
@@ -165,6 +167,7 @@ class RegistrySync:
             result = self._run_rounds()
         self._state.stop_waiting()
         self._last_at = self._clock.monotonic()
+        self._heard()
         return result
 
     def sync_if_reachable(self) -> SyncResult:

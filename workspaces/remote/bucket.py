@@ -14,6 +14,7 @@ from workspaces.errors import NotFound, Refused
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.ids import AccountId, Namespace
 from workspaces.remote.leased_delete import LeasedDelete
+from workspaces.remote.machine_notes import MachineNotes
 from workspaces.remote.registry import (
     ENTRY_BYTES_MAX,
     InvalidEntry,
@@ -165,6 +166,11 @@ class SharedBucket:
         """Return the exchange of what is forbidden between the machines of an account."""
         below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return RuleExchange(RetryingBlobs(below, RETRIES), records)
+
+    def machine_notes(self, account_id: AccountId) -> MachineNotes:
+        """Return the notes of an account's machines."""
+        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        return MachineNotes(RetryingBlobs(below, RETRIES))
 
     def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
         """Return the accounts in this bucket, and the objects in their place that have no valid account

@@ -4,6 +4,7 @@
     .records/<accountId>/{users,workspaces,agents}/<id>.json        `:` of a private workspace's id is `.`
     .records/<accountId>/ticks/<agentId>/<tick>                     see `tick_claim`
     .records/<accountId>/forbidden/<id>.json                        see `rule_exchange`
+    .records/<accountId>/machines/<id>.json                         see `machine_notes`
 
 An entry holds a record (*live*), or states that the record was deleted (a *tombstone*, which is kept for
 ever). It holds no secret: no key, no hash of a key, and no setting that decides what a machine may do
@@ -50,6 +51,9 @@ PREFIX = ".records"
 
 TICKS = "ticks/"
 """The folder of the claims of scheduled ticks, beside the entries."""
+
+MACHINES = "machines/"
+"""The folder of the notes of machines, beside the entries."""
 
 FORBIDDEN = "forbidden/"
 """The folder of the rules that forbid texts, beside the entries."""
@@ -158,8 +162,8 @@ class Registry:
         listing = RegistryListing()
         for stat in self._walk():
             key = _parse_name(self.account_id, stat.name)
-            if stat.name.startswith(TICKS):
-                continue  # no entry: see `TickClaims`
+            if stat.name.startswith((TICKS, MACHINES)):
+                continue  # no entry: see `TickClaims` and `MachineNotes`
             if stat.name.startswith(FORBIDDEN):
                 if stat.token is not None and stat.size <= ENTRY_BYTES_MAX:
                     listing.rules[stat.name] = stat.token

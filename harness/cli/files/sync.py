@@ -96,6 +96,8 @@ def sync(
             except Failure as failure:
                 failures.append(failure)
                 documents[name] = {"error": {"code": failure.code, "message": str(failure)}}
+        if not dry_run:
+            harness.rooms.forgettings.run_pending()  # what other machines have forgotten
     if len(failures) == 1 and len(names) == 1:
         raise failures[0]
     for failure in failures:

@@ -120,11 +120,11 @@ def show(
 ) -> None:
     """Show the report of a forgetting, or list all of them."""
     with opened(home, as_json=as_json) as harness:
-        stored = harness.rooms.forgettings.stored
+        forgettings = harness.rooms.forgettings
         if forgetting is not None:
-            _print(stored.get(forgetting), as_json=as_json)
+            _print(forgettings.show(forgetting), as_json=as_json)
             return
-        every = stored.list()
+        every = forgettings.stored.list()
     if as_json:
         print_json({"forgettings": [one.as_json() for one in every]})
         return

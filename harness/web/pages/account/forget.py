@@ -48,7 +48,7 @@ def forget_text(request: Request, caller: Caller, form: Form) -> Response:
 
 @router.get("/forget/{id}", response_model=None)
 def forgetting_page(request: Request, caller: Caller, forgetting_id: Id) -> Response:
-    forgetting = own_forgettings(caller).stored.get(forgetting_id)
+    forgetting = own_forgettings(caller).show(forgetting_id)
     return shown(request, "forgetting.html", caller=caller, forgetting=forgetting)
 
 

@@ -155,7 +155,7 @@ def list_forgettings(caller: Caller) -> Json:
 )
 def show_forgetting(caller: Caller, forgetting_id: Annotated[str, Path(alias="id")]) -> Json:
     """Show how far a forgetting is, what it found, and what it cannot reach."""
-    return Json(own_forgettings(caller).stored.get(forgetting_id).as_json())
+    return Json(own_forgettings(caller).show(forgetting_id).as_json())
 
 
 def own_forgettings(caller: Caller) -> Forgettings:
