@@ -29,7 +29,7 @@ from harness.forgetting.forgetting import (
 )
 from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.home_files import HomeFiles
-from harness.forgetting.record_places import AccountPlaces
+from harness.forgetting.record_places import AccountPlaces, Where
 from harness.forgetting.records import RecordRedaction
 from harness.forgetting.redaction import TextFinder, mark_of
 from harness.forgetting.selection import (
@@ -82,6 +82,7 @@ TOUCHED_MAX = 200
 LOOK_AFTER_S = 5.0
 """Seconds until the job runs, if the process that asked does not do it."""
 
+_STORED: tuple[Where, ...] = ("object", "pack", "version")
 _LEARNED = frozenset(("extract", "sleep", "director", "memorize"))
 
 
@@ -170,6 +171,7 @@ class Forgettings:
                 rule = f"is in {lines.matching:,} of {lines.all:,} lines"
                 raise Refused(selector, None, rule, remedy="say so with `--many` (`many`)")
         self._note_backups(findings)
+        self._note_stores(findings)
         forgetting = Forgetting(
             id=new_id(PREFIX),
             status="planned",
@@ -440,6 +442,24 @@ class Forgettings:
                 if conversation in touched and revision.trailers.get("Source") in _LEARNED:
                     named.append(f"learned: {revision.id[:12]} in {record.name}")
         return tuple(named[:LISTED_MAX])
+
+    def _note_stores(self, findings: Findings) -> None:
+        """Count the objects in the bucket, and name what stores keep of earlier states."""
+        if self.state is None:
+            why = "its own backups and point-in-time recovery keep earlier states of the records"
+            findings.cannot("database", why)
+        if self.place is None:
+            return
+        paths: dict[str, set[str]] = {}
+        for one in findings.found:
+            if one.place.where in ("file", "history") and one.place.workspace is not None:
+                paths.setdefault(one.place.workspace, set()).add(one.place.path or "")
+        for record in self.workspaces.list(private=True):
+            if record.is_shared and record.name in paths:
+                name = namespace(self.principal.account_id, record.id)
+                census = self.place.census(name, paths[record.name])
+                for where, count in zip(_STORED, census, strict=True):
+                    findings.add(FoundPlace(where, workspace=record.name), count)
 
     def _note_backups(self, findings: Findings) -> None:
         for backup in known_backups(self.home):

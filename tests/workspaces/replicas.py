@@ -55,6 +55,9 @@ class MemoryPrefix:
         del is_erased
         return 0
 
+    def past_names(self) -> Iterator[str]:
+        return iter(())
+
     def past_data(self) -> Iterator[PastData]:
         return iter(())
 

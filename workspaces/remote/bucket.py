@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
@@ -33,6 +33,7 @@ LEASE_PREFIX = ".lease/"
 ENTRIES = ".entries"
 HISTORY = ".history"
 NEVER_WRITTEN = ".ready"
+PACK_SUFFIX = ".bundle"
 
 SWEEP_THREADS = 32
 """Parallel deletions, as many as requests of a sync. Ten thousand files at 50 ms each take 16 s."""
@@ -41,6 +42,16 @@ RETRIES = Retries(tries_max=2)
 """Retries of a write whose answer was lost: one more try, to find out whether the write happened. The
 store itself repeats requests that certainly had no effect. A longer outage is reported, and the files
 stay here until it ends."""
+
+
+class ObjectCensus(NamedTuple):
+    """Numbers of objects of one workspace in the bucket."""
+
+    objects: int
+    """Those that are one of the files."""
+    packs: int
+    versions: int
+    """Past versions of these files, and of the history."""
 
 
 class Prefix(BlobStore, Protocol):
@@ -53,6 +64,10 @@ class Prefix(BlobStore, Protocol):
     def erase_past(self, is_erased: Callable[[str], bool]) -> int:
         """Delete for good the past versions of some names, and the marks of deletions. Return their
         number."""
+        ...
+
+    def past_names(self) -> Iterator[str]:
+        """Yield the name of every past version."""
         ...
 
     def past_data(self) -> Iterator[PastData]:
@@ -132,6 +147,16 @@ class SharedBucket:
         records = self._store.below(f"{RECORDS_PREFIX}/{account_id}").erase_past(lambda _: True)
         values = self._store.below(ENTRIES)
         return records + values.erase_past(lambda name: name.partition("/")[0] in owners)
+
+    def census(self, namespace: Namespace, paths: Collection[str]) -> ObjectCensus:
+        """Count the objects that hold some files or the history of a workspace, without reading them."""
+        files, history = self._store.below(namespace), self._store.below(f"{HISTORY}/{namespace}")
+        return ObjectCensus(
+            objects=sum(1 for stat in files.walk() if stat.name in paths),
+            packs=sum(1 for stat in history.walk() if stat.name.endswith(PACK_SUFFIX)),
+            versions=sum(1 for name in files.past_names() if name in paths)
+            + sum(1 for _ in history.past_names()),
+        )
 
     def held(
         self, account_id: AccountId, namespaces: Collection[Namespace], owners: Iterable[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest, LineReference
 from harness.forgetting.verify import verify
+from harness.messages.event import Event
+from harness.models.scripted import ScriptedModel
 from tests.harness.forgetting.scan import holders
 from workspaces.errors import Failure, Forbidden, NotFound, OverLimit, Refused, Unavailable
 
@@ -204,3 +207,27 @@ def test_verify_refuses_another_text(harness: Harness) -> None:
         verify(harness.rooms.forgettings, done.id, "another text entirely")
     with pytest.raises(NotFound):
         verify(harness.rooms.forgettings, "forgetting_0", SECRET)
+
+
+def test_a_cached_prompt_and_a_queued_event_do_not_show_it_again(
+    scripted: Callable[..., tuple[Harness, ScriptedModel]],
+) -> None:
+    harness, model = scripted("One.", "Two.", "Three.")
+    write(harness, {"MEMORY.md": f"- {SECRET}\n"})
+    harness.run("What do you know?", conversation="c1")
+    assert SECRET in str(model.requests[-1].as_json())
+    agent = harness.agents.list()[0]
+    accepted = asyncio.run(
+        harness.rooms.dispatcher.enqueue(
+            agent, Event.said("evt_1", "c1", f"Is it so that {SECRET}?")
+        )
+    )
+    assert accepted.lease is not None
+    harness.rooms.dispatcher.leases.release(accepted.lease)
+    done = forgotten(harness, text=SECRET)
+    assert done.status == "done"
+    harness.run("And now?", conversation="c1")
+    asked = [str(one.as_json()) for one in model.requests[1:]]
+    assert len(asked) == 2
+    assert not [one for one in asked if SECRET in one]
+    assert f"Is it so that [forgotten {done.tombstones[0]}]?" in asked[0]

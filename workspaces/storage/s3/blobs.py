@@ -256,6 +256,12 @@ class S3Blobs:
                 list(pool.map(self._erase_version, [one for one in past if one.is_mark == is_mark]))
         return len(past)
 
+    def past_names(self) -> Iterator[str]:
+        """Yield the name of every past version."""
+        for past in self._past_versions():
+            if not past.is_mark:
+                yield past.key[len(self._prefix) :]
+
     def past_data(self) -> Iterator[PastData]:
         """Yield the past versions of all names, with their bytes."""
         for past in self._past_versions():
