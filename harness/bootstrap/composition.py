@@ -293,6 +293,7 @@ class Application:
             claims=Claims(records, clock),
             leases=self._leases,
             jobs=self.jobs,
+            mark=forbidden.marked,
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
         decisions = Decisions(run_records, DecisionFiles(workspaces, clock), cards, clock)
@@ -334,7 +335,7 @@ class Application:
             runs=run_records,
             limit=self.learning_limit,
             ledger=self.ledger,
-            open_model=partial(self.models.open_small, principal),
+            open_model=partial(self.models.open_small, principal, mark=forbidden.marked),
         )
         run_turns = RunTurns(run_records, memories, conversations, agents, decisions, clock)
         deletion = RecordDeletion(
@@ -364,7 +365,8 @@ class Application:
             leases=self._leases,
             tools=self.tools,
             limiter=self.limiter,
-            open_model=partial(self.models.open, principal),
+            open_model=partial(self.models.open, principal, mark=forbidden.marked),
+            mark=forbidden.marked,
             programs=self.programs,
             results=self._results,
             price=lambda model: self.ledger.prices.find(model),

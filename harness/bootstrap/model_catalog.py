@@ -8,9 +8,11 @@ from __future__ import annotations
 from harness.agents.record import AgentRecord
 from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
 from harness.billing.limits import AccountLimiter
+from harness.messages.marking import MarkText, unmarked
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.demo import DemoModel
+from harness.models.marking import MarkingModel
 from harness.models.metered import MeteredModel
 from harness.models.model_name import DEMO, check_model_name
 from harness.models.port import Model
@@ -65,12 +67,15 @@ class ModelCatalog:
         agent: AgentRecord,
         conversation_id: ConversationId | None = None,
         purpose: UsagePurpose = "turn",
+        *,
+        mark: MarkText = unmarked,
     ) -> Model:
-        """Return the agent's model. Its usage is recorded for the principal."""
+        """Return the agent's model. Its usage is recorded for the principal. `mark` is applied to replies."""
         usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
-        return self._named(agent.config.model or self._settings.model, "model", usage_owner)
+        name = agent.config.model or self._settings.model
+        return MarkingModel(self._named(name, "model", usage_owner), mark)
 
     def open_small(
         self,
@@ -78,6 +83,8 @@ class ModelCatalog:
         agent: AgentRecord,
         conversation_id: ConversationId,
         purpose: UsagePurpose,
+        *,
+        mark: MarkText = unmarked,
     ) -> Model:
         """Return the model that reads conversations in the background.
 
@@ -88,7 +95,7 @@ class ModelCatalog:
         )
         is_demo = (agent.config.model or self._settings.model) == DEMO
         name = DEMO if is_demo else self._settings.small_model
-        return self._named(name, "small_model", usage_owner)
+        return MarkingModel(self._named(name, "small_model", usage_owner), mark)
 
     def demo_notice(self, model: str | None = None) -> str | None:
         """Return a sentence for people if the demo model answers for this name; by default, the home's."""

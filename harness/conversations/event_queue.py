@@ -54,6 +54,7 @@ from harness.conversations.queued_event import (
 from harness.conversations.turn_start import TurnStart
 from harness.jobs.job import Job, Jobs, wish_key
 from harness.messages.event import SHARED_KEY, Event, body_hash_of
+from harness.messages.marking import MarkText, marked_event, unmarked
 from harness.transcripts.outcome import Ending
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
@@ -103,7 +104,10 @@ class EventQueue:
         claims: Claims,
         leases: Leases,
         jobs: Jobs,
+        mark: MarkText = unmarked,
     ) -> None:
+        """`mark` is applied to every text of an event before it is stored."""
+        self._mark = mark
         self._principal = principal
         self._records = records
         self._large = large
@@ -123,6 +127,7 @@ class EventQueue:
         Forbidden when a user's key gives instructions.
         """
         self._check_may_say(event)
+        event = marked_event(event, self._mark)
         event_json = event.as_json()
         claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
         conversation: Conversation | None = None
@@ -155,6 +160,7 @@ class EventQueue:
         if event.is_answer or event.conversation_key == SHARED_KEY:
             return None
         self._check_may_say(event)
+        event = marked_event(event, self._mark)
         event_json = event.as_json()
         if is_large(event_json):
             return None

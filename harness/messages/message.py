@@ -14,6 +14,12 @@ Role = Literal["user", "assistant"]
 INVALID_JSON = "INVALID_JSON"
 """The only key of a tool call's input that was not a JSON object. Its value is the text as it came."""
 
+FORBIDDEN_INPUT = "FORBIDDEN_TEXT"
+"""The only key of a tool call's input that held a forbidden text. Its value is the input with marks."""
+
+UNUSABLE_INPUTS = frozenset({INVALID_JSON, FORBIDDEN_INPUT})
+"""A call whose input has one of these keys is not run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

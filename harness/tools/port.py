@@ -12,11 +12,18 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 from harness.agents.mounts import Mount
 from harness.context.repair import sound
 from harness.messages.client_tool import ClientTool
-from harness.messages.message import INVALID_JSON, ToolCall, ToolResult
+from harness.messages.marking import MarkText, unmarked
+from harness.messages.message import (
+    FORBIDDEN_INPUT,
+    INVALID_JSON,
+    UNUSABLE_INPUTS,
+    ToolCall,
+    ToolResult,
+)
 from harness.messages.model_request import ToolSpec
 from harness.messages.pending_call import RequiredAnswer
 from harness.messages.progress import Emit, ToolEnded, ToolStarted
-from harness.runtime.async_bridge import completed, run_in_new_thread
+from harness.runtime.async_bridge import completed, run_in_new_thread, run_in_thread
 from harness.runtime.templates import render
 from harness.tools.tool_context import ToolContext, ToolEffects
 from workspaces.errors import Failure, nearest
@@ -152,10 +159,12 @@ class Toolset:
         client: Sequence[ClientTool] = (),
         *,
         first: Callable[[], None] | None = None,
+        mark: MarkText = unmarked,
     ) -> None:
         """Create the toolset. `client` are the client tools; of two with one name the last one counts.
-        `first` is called once, before the first tool runs."""
+        `first` is called once, before the first tool runs. `mark` is applied to every result."""
         self._first = first
+        self._mark = mark
         self._specs: tuple[ToolSpec, ...] | None = None
         self._tools = {tool.name: tool for tool in tools if tool.is_offered(context)}
         known = {tool.name for tool in tools}
@@ -171,7 +180,7 @@ class Toolset:
 
     def only(self, name: str) -> Toolset:
         """Return a toolset that offers one tool alone."""
-        return Toolset((self._tools[name],), self.context, first=self._first)
+        return Toolset((self._tools[name],), self.context, first=self._first, mark=self._mark)
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the descriptions of the tools. They are the same at every step: the mounts of a turn never
@@ -189,7 +198,7 @@ class Toolset:
         )
 
     def _required_answer(self, call: ToolCall) -> RequiredAnswer | None:
-        if INVALID_JSON in call.input:
+        if not UNUSABLE_INPUTS.isdisjoint(call.input):
             return None
         if call.name in self._client:
             return RequiredAnswer(call.id, "result")
@@ -200,7 +209,7 @@ class Toolset:
         """Return True if the call may change something. Then it keeps its place, and its result is stored
         before the turn continues."""
         tool = self._tools.get(call.name)
-        if tool is None or INVALID_JSON in call.input:
+        if tool is None or not UNUSABLE_INPUTS.isdisjoint(call.input):
             return False
         return tool.may_write(call, self.context)
 
@@ -251,7 +260,8 @@ class Toolset:
     async def _run(self, call: ToolCall, context: ToolContext, emit: Emit) -> ToolResult:
         emit(ToolStarted(call))
         result = await self._result(call, context)
-        result = replace(result, text=sound(result.text))  # an error may quote the model's text
+        text = sound(result.text)  # an error may quote the model's text
+        result = replace(result, text=await run_in_thread(self._mark, text))
         emit(ToolEnded(call, result))
         return result
 
@@ -264,6 +274,8 @@ class Toolset:
             return ToolResult(call.id, f"There is no tool {call.name!r}; {hint}", is_error=True)
         if INVALID_JSON in call.input:
             return ToolResult(call.id, _NO_OBJECT, is_error=True)
+        if FORBIDDEN_INPUT in call.input:
+            return ToolResult(call.id, _FORBIDDEN, is_error=True)
         try:
             return ToolResult(call.id, await tool.answer(call, context))
         except Failure as failure:
@@ -271,6 +283,10 @@ class Toolset:
 
 
 _NO_OBJECT = "Not done: the input is not a JSON object. Nothing was changed. Send it again as one."
+_FORBIDDEN = (
+    "Not done: the input held a text that is forbidden or was forgotten. Nothing was changed. Leave that "
+    "text out; here a mark stands in its place."
+)
 
 
 def as_text(failure: Failure) -> str:

@@ -11,6 +11,7 @@ from harness.billing.price import Price
 from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation
 from harness.messages.event import Event
+from harness.models.marking import MarkingModel
 from harness.models.port import Model
 from harness.prompts.compaction import Compaction
 from harness.prompts.prompt_sources import PromptSources
@@ -78,7 +79,10 @@ def prepare_turn(
     dependencies.publish_pending()
     agent = dependencies.agents.get(conversation.agent_id)
     own_model = dependencies.callers_model if caller_waits else None
-    model = (own_model or dependencies.open_model)(agent, conversation.id)
+    if own_model is not None:
+        model: Model = MarkingModel(own_model(agent, conversation.id), dependencies.mark)
+    else:
+        model = dependencies.open_model(agent, conversation.id)
     mounts = dependencies.agents.bindings(agent)
     policy = effective_policy(agent, event.memory_policy if event else None)
     memory = turn_memory(dependencies.blocks, agent, policy)
@@ -136,6 +140,7 @@ def prepare_turn(
         tool_context,
         clients_tools,
         first=sources.commit_remaining_edits,
+        mark=dependencies.mark,
     )
     compaction = Compaction(
         config=agent.config.session.compaction,

@@ -127,7 +127,7 @@ def with_marks(text: str, found: Sequence[FoundText]) -> str:
     for start, end, tombstone_id in found:
         parts += (
             text[at:start],
-            f"[forgotten {tombstone_id}]",
+            mark_of(tombstone_id),
             *_LINE_END.findall(text, start, end),
         )
         at = end

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from harness.messages.message import Text, ToolCall
+from harness.models.scripted import ScriptedModel
 from tests.harness.web.site import Caller, Site
+from tests.harness.web.turning import said, taken
 
 NUMBER = "ACME-123456"
 
@@ -108,3 +112,31 @@ def test_detectors_find_keys_and_card_numbers(forbade: Forbade) -> None:
         )
         assert answer.status_code == 422, text
     assert caller.file(workspace, "a.md", b"nothing of the kind\n").status_code == 201
+
+
+def test_what_is_said_is_stored_and_shown_with_marks_and_a_tool_is_told(tmp_path: Path) -> None:
+    write = {"action": "add", "text": f"- {NUMBER}"}
+    model = ScriptedModel(
+        [Text(f"I write {NUMBER}."), ToolCall("t1", "update_memory", write)],
+        [ToolCall("t2", "read", {"path": "b.md"})],
+        f"It is {NUMBER}.",
+    )
+    with Site.open(tmp_path / "home", model=model) as site:
+        caller = site.account("acme")
+        workspace = caller.workspace("w")
+        caller.file(workspace, "b.md", f"old {NUMBER}\n".encode())
+        rule = caller.post("/v1/forbidden", {"match": "ACME-[0-9]{6}"})["id"]
+        agent = caller.agent("a", workspaces=[{"name": "w", "workspaceId": workspace}])
+        done = taken(caller, agent, "e1", f"My number is {NUMBER}, remember it")
+        mark = f"[forbidden {rule}]"
+        assert done["reply"] == f"It is {mark}."
+        conversation = f"/v1/conversations/{done['conversationId']}"
+        entries = caller("GET", f"{conversation}/entries").text
+        assert NUMBER not in entries and entries.count(mark) >= 4
+        assert "input held a text that is forbidden" in entries
+        assert NUMBER not in str([request.messages for request in model.requests])
+        home = tmp_path / "home"
+        again = said("e1", f"My number is {NUMBER}, remember it")
+        answer = caller("POST", f"/v1/agents/{agent}/turns", json=again)
+        assert answer.json()["turnId"] == done["turnId"]
+        assert not [file for file in home.glob("state.db*") if NUMBER.encode() in file.read_bytes()]

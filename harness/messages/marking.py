@@ -1,0 +1,100 @@
+"""Put marks in the place of forbidden texts in what is said: in events, replies and tool results.
+
+It happens before anything is stored, so that what is stored, shown later and sent to a model is the same. A
+text is found within one part of a message. A tool call whose input held a forbidden text must not run with
+something else in its place: its input becomes one field, `FORBIDDEN_INPUT`, and the call fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from harness.messages.event import (
+    Approval,
+    Event,
+    EventItem,
+    SystemSaid,
+    TextPart,
+    ToolAnswer,
+    UserSaid,
+)
+from harness.messages.message import (
+    FORBIDDEN_INPUT,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+MarkText = Callable[[str], str]
+"""Returns a text with a mark in the place of each forbidden one."""
+
+WITHHELD = "(withheld)"
+"""What is left of a message of which nothing may be stored."""
+
+
+def unmarked(text: str) -> str:
+    """Return the text as it is: nothing is forbidden."""
+    return text
+
+
+def marked_event(event: Event, mark: MarkText) -> Event:
+    """Return an event with marks. An event without a forbidden text is returned as it is."""
+    items = tuple(_marked_item(item, mark) for item in event.items)
+    system = None if event.system is None else mark(event.system)
+    if items == event.items and system == event.system:
+        return event
+    return replace(event, items=items, system=system)
+
+
+def marked_message(message: Message, mark: MarkText) -> Message:
+    """Return a message with marks."""
+    parts = tuple(kept for part in message.parts if (kept := _marked_part(part, mark)) is not None)
+    return replace(message, parts=parts or (Text(WITHHELD),))
+
+
+def _marked_item(item: EventItem, mark: MarkText) -> EventItem:
+    match item:
+        case UserSaid() if isinstance(item.content, str):
+            return item.model_copy(update={"content": mark(item.content)})
+        case UserSaid():
+            parts = [TextPart(text=mark(part.text)) for part in item.parts]
+            return item.model_copy(update={"content": parts})
+        case SystemSaid() | ToolAnswer():
+            return item.model_copy(update={"content": mark(item.content)})
+        case Approval():
+            reason = None if item.reason is None else mark(item.reason)
+            return item if reason == item.reason else item.model_copy(update={"reason": reason})
+
+
+def _marked_part(part: Part, mark: MarkText) -> Part | None:
+    """Return a part with marks. Return None for thinking with a forbidden text: it is signed, so it can be
+    stored as it came or not at all."""
+    match part:
+        case Text(text):
+            return Text(mark(text))
+        case ToolResult():
+            return replace(part, text=mark(part.text))
+        case ToolCall():
+            marked = _marked_json(part.input, mark)
+            if marked == part.input:
+                return part
+            return replace(part, input={FORBIDDEN_INPUT: json.dumps(marked, ensure_ascii=False)})
+        case Thinking(block):
+            return part if _marked_json(block, mark) == block else None
+
+
+def _marked_json(value: Any, mark: MarkText) -> Any:
+    if isinstance(value, str):
+        return mark(value)
+    if isinstance(value, list):
+        return [_marked_json(one, mark) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {mark(name): _marked_json(one, mark) for name, one in fields.items()}
+    return value
