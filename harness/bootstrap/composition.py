@@ -29,7 +29,7 @@ from harness.conversations.event_queue import EventQueue
 from harness.forgetting.forgettings import Forgettings
 from harness.jobs.background_task import BackgroundTask
 from harness.jobs.job import Job, Jobs
-from harness.jobs.runner import JobRunner
+from harness.jobs.runner import JobRunner, JobShare
 from harness.learning.budget import DailyLimit
 from harness.learning.learning import LEARN, LEARNING_AT_ONCE_MAX, Learning
 from harness.memorize.memorize import Memorizer
@@ -120,6 +120,12 @@ TOOLS: tuple[AnyTool, ...] = (
     READ_RESULT,
 )
 
+JOB_SHARES = (
+    JobShare(frozenset({LEARN}), LEARNING_AT_ONCE_MAX),
+    JobShare(frozenset({WEBHOOK}), DELIVERIES_AT_ONCE_MAX),
+    JobShare(frozenset({RUN, CHAIN}), RUNS_AT_ONCE_MAX),
+)
+
 PRINCIPALS_MAX = 256
 """Principals whose services are cached. Building them anew costs a few objects and no I/O."""
 
@@ -192,7 +198,7 @@ class Application:
         self.notation = AnthropicNotation()
         self.jobs = Jobs(records, clock)
         kinds = job_kinds(self._services_of_job, settings.home.machine)
-        self.runner = JobRunner(self.jobs, kinds, clock)
+        self.runner = JobRunner(self.jobs, kinds, clock, shares=JOB_SHARES)
         self.place = place
         self.broadcaster = Broadcaster()
         self._memories = MemoryCache()
@@ -521,12 +527,8 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
         background_sync.hear(watch_event)
 
     watcher = BackgroundWatch(trees, lambda: _workspaces(application), clock, on_watch_event)
-    runner = application.runner
     return {
-        "jobs": runner.without({RUN, CHAIN, LEARN, WEBHOOK}),
-        "learning": runner.only({LEARN}, at_once_max=LEARNING_AT_ONCE_MAX),
-        "webhooks": runner.only({WEBHOOK}, at_once_max=DELIVERIES_AT_ONCE_MAX),
-        "runs": runner.only({RUN, CHAIN}, at_once_max=RUNS_AT_ONCE_MAX),
+        "jobs": application.runner,
         "schedules": ScheduleCorrection(
             lambda: [services.scheduler for services in _owners(application)]
         ),

@@ -24,6 +24,7 @@ from workspaces.errors import Busy, Failure, LeaseLost
 POLL_S = 1.0
 """Seconds between two looks for due jobs. A look costs one short scan, and no caller needs a job sooner."""
 AT_ONCE_MAX = 4
+"""Jobs at once of all kinds that have no share of their own."""
 BUSY_PAUSE_S = 20.0
 """Seconds until the next attempt when a resource of the job is in use: about as long as a turn takes."""
 AWAY_PAUSE_S = 60.0
@@ -49,6 +50,14 @@ def unheard(job: Job, error: str | None) -> None:
     del job, error
 
 
+@dataclass(frozen=True, slots=True)
+class JobShare:
+    """How many jobs of these kinds run at once. However many wait, they keep no other kind waiting."""
+
+    kinds: frozenset[str]
+    at_once_max: int = AT_ONCE_MAX
+
+
 class OutOfReach(Exception):
     """A resource of the job cannot be reached now. The job itself has no fault and is never set aside."""
 
@@ -70,9 +79,10 @@ class JobRunner:
         kinds: Mapping[str, RunJob],
         clock: Clock,
         *,
-        at_once_max: int = AT_ONCE_MAX,
+        shares: Sequence[JobShare] = (),
     ) -> None:
-        self._at_once_max = at_once_max
+        """`shares` are the kinds with a share of their own. All others have one together."""
+        self._own_shares = tuple(shares)
         self._jobs = jobs
         self._kinds = dict(kinds)
         self._names = frozenset(self._kinds)
@@ -80,28 +90,25 @@ class JobRunner:
         self._is_store_away = False
         """True while the store of jobs does not answer, so that this is logged once."""
 
-    def only(self, names: Collection[str], *, at_once_max: int = AT_ONCE_MAX) -> JobRunner:
+    def only(self, names: Collection[str]) -> JobRunner:
         """Return a runner for these kinds alone."""
         kinds = {name: kind for name, kind in self._kinds.items() if name in names}
-        return JobRunner(self._jobs, kinds, self._clock, at_once_max=at_once_max)
-
-    def without(self, names: Collection[str]) -> JobRunner:
-        """Return a runner for all kinds but these."""
-        return self.only(self._names.difference(names))
+        return JobRunner(self._jobs, kinds, self._clock, shares=self._own_shares)
 
     async def run(self) -> None:
-        """Run due jobs until cancelled. Running jobs are then given back."""
-        slots = asyncio.Semaphore(self._at_once_max)
+        """Run due jobs until cancelled. Running jobs are then given back.
+
+        One look serves all kinds: it is the request that a server makes most often while it has no work.
+        """
+        slots = _Slots(self._own_shares, self._names)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await slots.acquire()
-                claimed = await self._next()
+                claimed = await self._next(await slots.open_kinds())
                 if claimed is None:
-                    slots.release()
-                    await asyncio.sleep(POLL_S)
+                    await slots.freed_within(POLL_S)
                     continue
                 task = tasks.create_task(self._run(claimed))
-                task.add_done_callback(lambda _: slots.release())
+                task.add_done_callback(slots.take(claimed.job.kind))
 
     async def drain(self, on_job: OnJob = unheard) -> Drained:
         """Run the due jobs one after the other, until every due job was tried."""
@@ -115,9 +122,9 @@ class JobRunner:
                 failed += 1
         return Drained(done, failed)
 
-    async def _next(self) -> Claimed | None:
+    async def _next(self, names: frozenset[str]) -> Claimed | None:
         try:
-            claimed = await run_or_undo(lambda: self._jobs.claim(self._names), self._give_back)
+            claimed = await run_or_undo(lambda: self._jobs.claim(names), self._give_back)
         except Failure as failure:  # the store does not answer: the next look tries again
             if not self._is_store_away:
                 facts = {"code": failure.code, "reason": str(failure)}
@@ -168,6 +175,45 @@ class JobRunner:
         due = self._clock.now() + timedelta(seconds=seconds)
         await self._store_end(lambda: self._jobs.later(running.claimed, due, reason))
         return reason
+
+
+class _Slots:
+    """The places of running jobs, by share."""
+
+    def __init__(self, own: Sequence[JobShare], names: frozenset[str]) -> None:
+        rest = names.difference(*(share.kinds for share in own))
+        self._free = {share: share.at_once_max for share in (*own, JobShare(rest))}
+        self._share_of = {kind: share for share in self._free for kind in share.kinds}
+        self._names = names
+        self._freed = asyncio.Event()
+        """Set when a share that was full has a place again."""
+
+    async def open_kinds(self) -> frozenset[str]:
+        """Return the kinds that have a free place. Waits until there is one."""
+        while True:
+            self._freed.clear()
+            names = {kind for share, free in self._free.items() if free for kind in share.kinds}
+            if found := self._names & names:
+                return found
+            await self._freed.wait()
+
+    async def freed_within(self, seconds: float) -> None:
+        """Return when a share that was full has a place again, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._freed.wait()
+
+    def take(self, kind: str) -> Callable[[object], None]:
+        """Take a place. Return the function that gives it back."""
+        share = self._share_of[kind]
+        self._free[share] -= 1
+
+        def give_back(_: object) -> None:
+            if self._free[share] == 0:
+                self._freed.set()
+            self._free[share] += 1
+
+        return give_back
 
 
 @dataclass(slots=True)

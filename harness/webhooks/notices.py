@@ -31,7 +31,7 @@ WEBHOOK = "webhook"
 """The kind of job that delivers one notice to one webhook."""
 
 DELIVERIES_AT_ONCE_MAX = 8
-"""Deliveries that a server makes at once. They wait for strangers, so they have a runner of their own."""
+"""Deliveries that a server makes at once. They wait for strangers, so they have a share of their own."""
 
 SETTLE_S = 1.0
 """Seconds for which changes of one workspace are gathered into one notice."""

@@ -77,11 +77,13 @@ class CoreBlocks:
     def is_erased(self, shown: Mapping[str, RevisionId]) -> bool:
         """Return True if a workspace's history no longer holds a revision that was shown."""
         for place in self.places:
-            revision, workspace = shown.get(block_source(place.scope)), self._blocks.opened(place)
-            if revision is None or workspace is None or revision in self._known:
+            revision, block = shown.get(block_source(place.scope)), self._read.get(place)
+            if revision is None or revision in self._known:
                 continue
-            block = self._read.get(place)
             if block is not None and block.unavailable is not None:
+                continue
+            workspace = self._blocks.opened(place)
+            if workspace is None:
                 continue
             if not workspace.history.holds(revision):
                 return True
@@ -92,10 +94,11 @@ class CoreBlocks:
         """Return the places where sync has merged a block since the shown revision."""
         marks: dict[str, list[MergeMark]] = {}
         for place, block in self._read.items():
-            before, workspace = shown.get(block_source(place.scope)), self._blocks.opened(place)
-            if block is None or workspace is None or block.revision is None:
+            before = shown.get(block_source(place.scope))
+            if block is None or block.revision is None or before in {None, block.revision}:
                 continue
-            if before in {None, block.revision}:
+            workspace = self._blocks.opened(place)
+            if workspace is None:
                 continue
             with suppress(Failure):  # the change is told without the marks, too
                 found = marks_since(workspace.history, block.revision, before)

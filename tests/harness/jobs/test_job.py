@@ -12,7 +12,7 @@ import pytest
 
 from harness import Harness
 from harness.jobs.job import ATTEMPTS_MAX, DONE_S, PAUSE_S, Claimed, Job, Jobs
-from harness.jobs.runner import BUSY_PAUSE_S, Drained, JobRunner, RunJob
+from harness.jobs.runner import BUSY_PAUSE_S, Drained, JobRunner, JobShare, RunJob
 from tests.workspaces.actors import start
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.coordination.lease import TERMS, LeaseTimings
@@ -309,6 +309,83 @@ def test_a_cancelled_job_runner_gives_back_its_running_job(jobs: Jobs, clock: Ma
     asyncio.run(live())
     (listed,) = jobs.list()
     assert (listed.job.id, listed.process, listed.attempts) == ("endless", None, 0)
+
+
+def test_a_share_of_the_jobs_that_is_full_keeps_no_other_kind_waiting(
+    jobs: Jobs, clock: ManualClock
+) -> None:
+    """Of two long jobs one runs at a time. Meanwhile a quick one runs, and then the other long one."""
+    ran: list[str] = []
+
+    async def live() -> None:
+        ends, quick, all_ran = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def run_long(job: Job) -> datetime | None:
+            ran.append(job.id)
+            if ran == ["long-1", "quick", "long-2"]:
+                all_ran.set()
+            await ends.wait()
+            return None
+
+        async def run_quick(job: Job) -> datetime | None:
+            ran.append(job.id)
+            quick.set()
+            return None
+
+        for job_id, kind in (("long-1", "long"), ("long-2", "long"), ("quick", "quick")):
+            jobs.enqueue(Job(job_id, kind, clock.now()))
+        kinds = {"long": run_long, "quick": run_quick}
+        runner = JobRunner(jobs, kinds, clock, shares=[JobShare(frozenset({"long"}), 1)])
+        resident = asyncio.create_task(runner.run())
+        async with asyncio.timeout(60):
+            await quick.wait()
+            assert ran == ["long-1", "quick"]
+            ends.set()
+            await all_ran.wait()
+        resident.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await resident
+
+    asyncio.run(live())
+
+
+class Looked(Jobs):
+    """Jobs that note for which kinds a due one was looked for."""
+
+    def __init__(self, records: MemoryRecords, clock: ManualClock) -> None:
+        super().__init__(records, clock)
+        self.asked: list[frozenset[str]] = []
+
+    def claim(self, kinds: frozenset[str]) -> Claimed | None:
+        self.asked.append(kinds)
+        return super().claim(kinds)
+
+
+def test_one_look_of_a_job_runner_serves_all_kinds(
+    records: MemoryRecords, clock: ManualClock
+) -> None:
+    jobs = Looked(records, clock)
+    jobs.enqueue(Job("one", "d", clock.now()))
+
+    async def live() -> None:
+        has_run = asyncio.Event()
+
+        async def run(job: Job) -> datetime | None:
+            del job
+            has_run.set()
+            return None
+
+        shares = [JobShare(frozenset({"a"}), 1), JobShare(frozenset({"b", "c"}))]
+        runner = JobRunner(jobs, dict.fromkeys("abcd", run), clock, shares=shares)
+        resident = asyncio.create_task(runner.run())
+        async with asyncio.timeout(60):
+            await has_run.wait()
+        resident.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await resident
+
+    asyncio.run(live())
+    assert set(jobs.asked) == {frozenset("abcd")}
 
 
 def test_a_runner_that_cannot_renew_its_claim_stops_the_job(records: MemoryRecords) -> None:

@@ -378,7 +378,7 @@ def test_a_server_that_stops_takes_the_reply_along(
     due_now(provided, conversation)
 
     async def stopped() -> None:
-        learning = background_tasks(provided.house)["learning"]
+        learning = background_tasks(provided.house)["jobs"]
         task = asyncio.ensure_future(learning.run())
         while len(server.requests) < 2:
             assert not task.done()
@@ -420,7 +420,7 @@ def test_many_conversations_at_once_do_not_start_as_many_calls(home: Path) -> No
             due_now(harness, said(harness, key=f"c{number}"))
 
         async def all_read() -> None:
-            task = asyncio.ensure_future(background_tasks(harness.house)["learning"].run())
+            task = asyncio.ensure_future(background_tasks(harness.house)["jobs"].run())
             while jobs_of(harness):
                 assert not task.done()
                 await asyncio.wait({task}, timeout=0.02)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.bootstrap.composition import background_tasks
+from harness.bootstrap.composition import JOB_SHARES
 from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.webhooks.delivery import PAUSES_S
@@ -177,9 +177,8 @@ def test_a_delivery_to_a_deleted_webhook_or_of_a_deleted_account_is_dropped(hook
     assert left == []
 
 
-def test_deliveries_have_a_runner_of_their_own(hooked: Hooked) -> None:
-    tasks = background_tasks(hooked.site.harness.house)
-    assert {"jobs", "webhooks"} <= set(tasks)
+def test_deliveries_have_a_share_of_the_jobs_of_their_own() -> None:
+    assert [share.kinds for share in JOB_SHARES if WEBHOOK in share.kinds] == [{WEBHOOK}]
 
 
 def test_a_private_address_is_not_told_unless_the_home_allows_it(
