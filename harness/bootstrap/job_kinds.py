@@ -142,7 +142,7 @@ def job_kinds(services_for: ServicesFor, machine: str) -> dict[str, RunJob]:
         SCHEDULE: schedule,
         CHAIN: chain,
         LEARN: learn,
-        f"{FORGET}:{machine}": partial(_forget, services_for),
+        **dict.fromkeys((FORGET, f"{FORGET}:{machine}"), partial(_forget, services_for)),
         WEBHOOK: partial(_deliver, services_for),
     }
 

@@ -63,8 +63,8 @@ from workspaces.timestamp import stamp_of
 from workspaces.workspace_record import WorkspaceRecord
 
 FORGET = "forget"
-"""The beginning of the kind of the job that takes a text out of a home. The kind ends with the machine's id,
-because only that machine has the home."""
+"""The kind of the job that takes a text out of a home. Machines that share their records share their jobs.
+There the kind ends with the machine's id, because only that machine has the home."""
 
 SHARE_OF_LINES_MAX = 0.2
 ROUNDS_MAX = 5
@@ -506,7 +506,7 @@ class Forgettings:
             "userId": self.principal.user_id,
             "forgettingId": forgetting.id,
         }
-        kind = f"{FORGET}:{self.home.machine}"
+        kind = FORGET if self.state is not None else f"{FORGET}:{self.home.machine}"
         due = self.clock.now() + timedelta(seconds=LOOK_AFTER_S)
         return Job(f"{kind}:{forgetting.id}", kind, due, payload)
 
