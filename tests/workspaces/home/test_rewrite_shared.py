@@ -8,22 +8,25 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from tests.workspaces.conftest import AGENT
 from tests.workspaces.home.test_rewrite import MARK, PERSON, REDACTION, SECRET, held_bytes
 from tests.workspaces.replicas import MemoryPrefix, Replica
-from tests.workspaces.two_machines import a, b, machine, place, prefix
+from tests.workspaces.two_machines import a, at_the_next_exchange, b, machine, place, prefix
 from workspaces.errors import Unavailable
 from workspaces.history.git import repack
 from workspaces.history.git.branch import Branch
 from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
+from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.baseline import Baseline
 from workspaces.sync.replication import Replication
+from workspaces.tree.port import Label
 from workspaces.tree.safe_replace import SafeReplace
 
 __all__ = ["a", "b", "machine", "place", "prefix"]
@@ -151,6 +154,34 @@ def test_what_a_machine_had_not_shared_is_checked_like_a_strangers(
     for one in (a, b):
         assert not holds_secret(held_bytes(one.home.root))
     assert not any(map(holds_secret, stored(prefix).values()))
+
+
+def test_what_people_save_meanwhile_stays_without_the_text(
+    a: Replica, b: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(a, b)
+    saved = f"one\nmy {SECRET}\nthree\nsaved right before\nand {SECRET} again\n"
+    opened: list[IO[str]] = []
+    at_the_next_exchange(
+        a,
+        monkeypatch,
+        before=saved,
+        opened=lambda: opened.append((a.root / "a.md").open("a")),
+    )
+    exchange = a.workspace._blobs.exchange
+
+    def exchanged(label: Label, path: WorkspacePath) -> None:
+        exchange(label, path)
+        while opened:
+            with opened.pop() as file:
+                file.write("appended right after\n")
+
+    monkeypatch.setattr(a.workspace._blobs, "exchange", exchanged)
+    forget(a)
+    assert a.texts()["a.md"] == saved.replace(SECRET, MARK) + "appended right after\n"
+    assert not holds_secret(held_bytes(a.home.root))
+    b.sync.run()
+    assert a.texts() == b.texts()
 
 
 def test_packs_that_a_machine_wrote_before_it_heard_are_deleted(
