@@ -118,6 +118,9 @@ def _note(
     for path in done.unread:
         name = f"{record.name}/{finder.replaced(path)}"
         findings.cannot("file", f"{name} is no file that a workspace keeps, and was not looked at")
+    for name in done.not_erased:
+        named = finder.replaced(name) or "anything"
+        findings.cannot("s3", f"the bucket does not delete past versions of {record.name}/{named}")
 
 
 def _lines_of(workspace: Workspace, finder: TextFinder) -> LineCount:

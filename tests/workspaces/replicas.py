@@ -11,7 +11,7 @@ from workspaces.clock import Clock, SystemClock
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.remote.bucket import SharedBucket
-from workspaces.storage.blobs import NO_META, Blob, Expect, Meta, PastData, Stat, Token
+from workspaces.storage.blobs import NO_META, Blob, ErasedPast, Expect, Meta, PastData, Stat, Token
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.records import RecordStore
 from workspaces.sync.engine import Sync
@@ -51,9 +51,9 @@ class MemoryPrefix:
         asked()
         return self.scan(prefix)
 
-    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
+    def erase_past(self, is_erased: Callable[[str], bool]) -> ErasedPast:
         del is_erased
-        return 0
+        return ErasedPast(0)
 
     def past_names(self) -> Iterator[str]:
         return iter(())

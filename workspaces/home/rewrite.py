@@ -43,6 +43,9 @@ class RewrittenWorkspace:
     """Files that are a problem: what they hold was looked at, and changed, as far as they can be read."""
     renamed: Mapping[RevisionId, RevisionId]
     """The revisions that have another id now: old id → new id. The history keeps this map itself."""
+    not_erased: tuple[str, ...]
+    """Names of which the store keeps past versions, because it locks them or allows no deletion. An empty
+    name stands for all."""
     paths: frozenset[str]
     """Every path, by its old and its new name, of which a version was rewritten."""
 
@@ -57,10 +60,10 @@ def rewrite_workspace(
 
     Raises: Unavailable when programs keep saving the text, when the disk cannot be written, or when the store
     cannot be reached. Then the call must be repeated. MassDeletion as a sync does."""
+    remote = workspace.remote
     if is_dry:
         files, history = workspace.rewriting.find(redaction)
     else:
-        remote = workspace.remote
         if remote is None:
             files, history = _rewrite_here(workspace, redaction, by, label)
         elif isinstance(remote, Sync):
@@ -71,6 +74,7 @@ def rewrite_workspace(
         (*files.found, *(history.found if history else ())),
         files.unread,
         history.renamed if history else {},
+        remote.not_erased if isinstance(remote, Sync) and not is_dry else (),
         frozenset({one.path for one in files.found} | (history.paths if history else set())),
     )
 

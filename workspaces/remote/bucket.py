@@ -26,7 +26,7 @@ from workspaces.remote.remote_workspace import FileListing
 from workspaces.remote.rule_exchange import RuleExchange
 from workspaces.remote.s3_capabilities import Capabilities, probe
 from workspaces.remote.tick_claim import TickClaims
-from workspaces.storage.blobs import BlobStore, PastData, Stat
+from workspaces.storage.blobs import BlobStore, ErasedPast, PastData, Stat
 from workspaces.storage.retrying import Retries, RetryingBlobs
 
 LEASE_PREFIX = ".lease/"
@@ -61,9 +61,8 @@ class Prefix(BlobStore, Protocol):
         """Yield every object, under a valid name or not. `asked` is called before each request."""
         ...
 
-    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
-        """Delete for good the past versions of some names, and the marks of deletions. Return their
-        number."""
+    def erase_past(self, is_erased: Callable[[str], bool]) -> ErasedPast:
+        """Delete for good the past versions of some names, and the marks of deletions."""
         ...
 
     def past_names(self) -> Iterator[str]:
@@ -135,18 +134,20 @@ class SharedBucket:
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:
                 list(pool.map(remove, [stat.name for stat in below.scan()]))
 
-    def erase_past(self, namespace: Namespace, paths: Collection[str]) -> int:
+    def erase_past(self, namespace: Namespace, paths: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier versions of some files, and of all that the
-        history no longer names. Return the number of versions. May be repeated."""
+        history no longer names. May be repeated."""
         files = self._store.below(namespace).erase_past(lambda name: name in paths)
-        return files + self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
+        past = self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
+        return ErasedPast(files.versions + past.versions, (*files.refused, *past.refused))
 
-    def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> int:
+    def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier states of an account's records, and of the
-        large values below some ids. Return the number of versions. May be repeated."""
+        large values below some ids. May be repeated."""
         records = self._store.below(f"{RECORDS_PREFIX}/{account_id}").erase_past(lambda _: True)
         values = self._store.below(ENTRIES)
-        return records + values.erase_past(lambda name: name.partition("/")[0] in owners)
+        large = values.erase_past(lambda name: name.partition("/")[0] in owners)
+        return ErasedPast(records.versions + large.versions, (*records.refused, *large.refused))
 
     def census(self, namespace: Namespace, paths: Collection[str]) -> ObjectCensus:
         """Count the objects that hold some files or the history of a workspace, without reading them."""

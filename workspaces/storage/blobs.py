@@ -79,6 +79,16 @@ class Stat:
     """Seconds since the epoch by the store's clock, if it has one. Sort by it; never decide by it."""
 
 
+class ErasedPast(NamedTuple):
+    """The result of deleting past versions for good."""
+
+    versions: int
+    """The number of versions that are gone."""
+    refused: tuple[str, ...] = ()
+    """Names of which the store keeps past versions, because it locks them or allows no deletion. An empty
+    name stands for all: then they could not be listed."""
+
+
 class PastData(NamedTuple):
     """The bytes of an object, or of a past version of it."""
 

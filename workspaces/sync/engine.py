@@ -57,7 +57,7 @@ from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath, broken_rule
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author
-from workspaces.storage.blobs import BlobStore, Stat
+from workspaces.storage.blobs import BlobStore, ErasedPast, Stat
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.counted_store import CountedStore, ListFiles
 from workspaces.sync.history_sync import FetchHistory as History
@@ -117,7 +117,7 @@ class Sync:
         replication: Replication | None = None,
         threads: int = THREADS,
         clock: Callable[[], float] = time.monotonic,
-        erase_past: Callable[[Collection[str]], int] = lambda _: 0,
+        erase_past: Callable[[Collection[str]], ErasedPast] = lambda _: ErasedPast(0),
     ) -> None:
         """Connect a workspace to its store; nothing is requested yet.
 
@@ -145,6 +145,8 @@ class Sync:
         self._history_sync = HistorySync(workspace, baseline, replication, is_parallel=threads > 1)
         self._clock = clock
         self._erase_past = erase_past
+        self.not_erased: tuple[str, ...] = ()
+        """Names of which the store refused to delete past versions, the last time a history was replaced."""
         self._is_ready = False
         self._listed_at: float | None = None
 
@@ -252,11 +254,6 @@ class Sync:
             self._erase_replaced(by)
             return rewritten
 
-    def erase_past(self, paths: Collection[str]) -> int:
-        """Delete for good the earlier versions of some files in the store, and packs that no head names.
-        Return their number."""
-        return self._erase_past(paths)
-
     def _paths_to_erase(self) -> list[str]:
         return json.loads(self._baseline.fact(_ERASED) or "[]")
 
@@ -265,7 +262,7 @@ class Sync:
 
         def also() -> None:
             self._history_sync.erase_replaced()
-            self._erase_past(self._paths_to_erase())
+            self.not_erased = self._erase_past(self._paths_to_erase()).refused
             self._baseline.note(_ERASED, "")
             self._baseline.erase_deleted()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.servers import S3Server
 from tests.workspaces.conftest import AGENT
@@ -18,6 +19,11 @@ from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.in_memory import MemoryRecords
+
+REFUSED: Any = {
+    "Error": {"Code": "AccessDenied", "Message": "the object is locked"},
+    "ResponseMetadata": {"HTTPStatusCode": 403},
+}
 
 
 @pytest.fixture
@@ -88,4 +94,30 @@ def test_no_version_of_any_object_has_the_text(tmp_path: Path, versioned: tuple[
         one.sync.run()
         assert not holds_secret(held_bytes(one.home.root)), one.home.root.name
     assert not [name for name, data in versions(client, bucket) if holds_secret(data)]
+    place.close()
+
+
+def test_versions_that_the_store_keeps_are_named(
+    tmp_path: Path, versioned: tuple[Any, str]
+) -> None:
+    client, bucket = versioned
+    place = bucket_at(f"s3://{bucket}")
+    records = MemoryRecords()
+    a, b = (Replica(tmp_path / name, records, place) for name in "ab")
+    filled(a, b)
+
+    def refuse(model: Any, params: dict[str, Any], **_: Any) -> None:
+        del model
+        if b"a.md" in str(params["url_path"]).encode() and "versionId" in params["query_string"]:
+            raise ClientError(REFUSED, "DeleteObject")
+
+    connected = place._store._bucket.connected()  # pyright: ignore[reportAttributeAccessIssue]
+    connected.client.meta.events.register("before-call.s3.DeleteObject", refuse)
+    done = forget(a)
+    assert done.not_erased == ("a.md",)
+    assert [name for name, data in versions(client, bucket) if holds_secret(data)]
+    assert all(
+        name.endswith("a.md") for name, data in versions(client, bucket) if holds_secret(data)
+    )
+    assert not a.workspace.history.is_replaced, "it is done as far as it can be"
     place.close()

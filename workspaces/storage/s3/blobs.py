@@ -55,6 +55,7 @@ from workspaces.storage.blobs import (
     NO_META,
     Blob,
     BlobName,
+    ErasedPast,
     Expect,
     Meta,
     PastData,
@@ -243,18 +244,32 @@ class S3Blobs:
                 raise Unavailable(str(self._bucket), "the listing does not end")
         yield from sorted(stats, key=attrgetter("name"))
 
-    def erase_past(self, is_erased: Callable[[str], bool]) -> int:
+    def erase_past(self, is_erased: Callable[[str], bool]) -> ErasedPast:
         """Delete for good what a bucket with versions still holds of some names: all versions but the newest,
-        and the marks of deletions. Return their number. A bucket without versions holds nothing.
+        and the marks of deletions. A bucket without versions holds nothing."""
+        try:
+            past = [one for one in self._past_versions() if is_erased(one.key[len(self._prefix) :])]
+        except Unavailable as failure:
+            if not _is_refused(failure):
+                raise
+            return ErasedPast(0, ("",))
 
-        Raises: Unavailable if the store refuses, for example because it locks objects.
-        """
-        past = [one for one in self._past_versions() if is_erased(one.key[len(self._prefix) :])]
+        def erase(one: PastVersion) -> str | None:
+            try:
+                self._erase_version(one)
+            except Unavailable as failure:
+                if not _is_refused(failure):
+                    raise
+                return one.key[len(self._prefix) :]
+            return None
+
+        kept: list[str | None] = []
         # A mark hides the versions below it, so it goes after them.
         with ThreadPoolExecutor(ERASE_THREADS) as pool:
             for is_mark in (False, True):
-                list(pool.map(self._erase_version, [one for one in past if one.is_mark == is_mark]))
-        return len(past)
+                kept += pool.map(erase, [one for one in past if one.is_mark == is_mark])
+        refused = [name for name in kept if name is not None]
+        return ErasedPast(len(past) - len(refused), tuple(sorted(set(refused))))
 
     def past_names(self) -> Iterator[str]:
         """Yield the name of every past version."""
@@ -539,6 +554,12 @@ class _Bucket:
             head = error.response
         headers: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
         return headers.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"
+
+
+def _is_refused(failure: Unavailable) -> bool:
+    """Return True if the store has answered that it does not allow this."""
+    cause = failure.__cause__
+    return isinstance(cause, S3Error) and cause.status == 403
 
 
 def _prevent_redirect_loop(model: Any, context: dict[str, Any], **_: object) -> None:
