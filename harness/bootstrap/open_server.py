@@ -17,7 +17,7 @@ ADDRESS_BYTES_MAX = 300
 
 @contextmanager
 def marked_open(home: Home, address: str) -> Generator[None]:
-    """MarkText this process as a server without keys at an address."""
+    """Mark this process as a server without keys at an address."""
     descriptor = os.open(home.open_server, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)

@@ -52,13 +52,13 @@ class BackgroundSync:
         self._woken = asyncio.Event()
 
     def mark(self, workspace_id: WorkspaceId, path: WorkspacePath) -> None:
-        """MarkText a file of this machine as changed, so that it is pushed soon."""
+        """Mark a file of this machine as changed, so that it is pushed soon."""
         loop = self._loop
         if loop is not None:
             loop.call_soon_threadsafe(self._note, workspace_id, path)
 
     def hear(self, watch_event: WatchEvent) -> None:
-        """MarkText the files of a new revision, so that what the watcher committed is pushed at once."""
+        """Mark the files of a new revision, so that what the watcher committed is pushed at once."""
         if isinstance(watch_event, Saved) and watch_event.workspace.record.is_shared:
             for path in watch_event.revision.paths:
                 self.mark(watch_event.workspace.record.id, WorkspacePath(path))

@@ -59,7 +59,7 @@ def rendered(text: str, beside: AtLine | None = None) -> Markup:
 
 
 def _mark_comments(tokens: Sequence[Any]) -> None:
-    """MarkText paragraphs that are comments in Markdown: they are shown, but as asides."""
+    """Mark paragraphs that are comments in Markdown: they are shown, but as asides."""
     for opening, inline in pairwise(tokens):
         text = inline.content
         if opening.type == "paragraph_open" and text.startswith("<!--") and text.endswith("-->"):
