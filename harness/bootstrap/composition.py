@@ -59,6 +59,7 @@ from harness.sync.record_deletion import RecordDeletion
 from harness.sync.registry_records import record_adapters
 from harness.sync.registry_state import RegistryState
 from harness.sync.registry_sync import RecordAdapter, RegistrySync
+from harness.sync.trash_emptying import TrashEmptying
 from harness.tools.bash import BASH
 from harness.tools.custom import CustomTool, custom_tools
 from harness.tools.files.edit import EDIT
@@ -534,6 +535,7 @@ def background_tasks(application: Application) -> dict[str, BackgroundTask]:
         ),
         "watcher": watcher,
         "sync": background_sync,
+        "trash": TrashEmptying(application.settings.home, application.settings.trash_days, clock),
     }
 
 

@@ -39,6 +39,7 @@ VARIABLES = {
     "s3": "HARNESS_S3",
     "transcripts": "HARNESS_TRANSCRIPTS",
     "webhooks_private": "HARNESS_WEBHOOKS_PRIVATE",
+    "trash_days": "HARNESS_TRASH_DAYS",
     "fact_secrets": "HARNESS_FACT_SECRETS",
     "clock_shift": "HARNESS_CLOCK_SHIFT",
 }
@@ -94,6 +95,9 @@ class Settings:
     in `PATH`. Each is an agent's own directory or a person's home."""
     webhooks_private: bool = False
     """`true` lets webhooks go to addresses that are not public, such as those of this machine."""
+    trash_days: int | None = None
+    """Days after which `harness up` removes a deleted workspace from the trash. Without it nobody does but a
+    person. A workspace with changes that never reached another machine stays."""
     fact_secrets: str = "refuse"
     """What happens to a fact that holds a secret: `refuse` or `allow`."""
     clock_shift: str | None = None
@@ -136,6 +140,8 @@ def read_settings(
     _check_shift(values.get("clock_shift"))
     if "webhooks_private" in values:
         values["webhooks_private"] = _switch("webhooks_private", values["webhooks_private"])
+    if "trash_days" in values:
+        values["trash_days"] = _days("trash_days", values["trash_days"])
     _check_fact_secrets(values.get("fact_secrets", "refuse"))
     return Settings(
         home=opened,
@@ -204,6 +210,16 @@ def _switch(key: str, value: str) -> bool:
     if value not in {"true", "false"}:
         raise Refused(key, value, "must be true or false")
     return value == "true"
+
+
+def _days(key: str, value: str) -> int:
+    """Return a number of days.
+
+    Raises: Refused for anything but a whole number of at least one.
+    """
+    if re.fullmatch("[1-9][0-9]{0,4}", value) is None:
+        raise Refused(key, value, "must be a number of days, from 1 to 99999")
+    return int(value)
 
 
 def _check_fact_secrets(value: str) -> None:

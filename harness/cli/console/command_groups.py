@@ -39,6 +39,7 @@ COMMAND_GROUPS = {
         "git": "files.history",
         "watch": "files.watch",
         "shell": "files.shell",
+        "trash": "files.trash",
         "import": "files.import_export",
         "export": "files.import_export",
     },

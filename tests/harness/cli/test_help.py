@@ -65,9 +65,9 @@ def test_each_module_registers_the_commands_that_are_listed_with_it() -> None:
 
 
 def test_an_unknown_command_is_refused_with_the_nearest_one(harness: Terminal) -> None:
-    ended = harness("stats")
+    ended = harness("statu")
     assert ended.code == 2
-    assert "No such command 'stats'. Did you mean 'status'?" in ended.stderr
+    assert "No such command 'statu'. Did you mean 'status'?" in ended.stderr
 
 
 def test_help_keeps_the_line_breaks_of_examples(harness: Terminal) -> None:
