@@ -225,9 +225,7 @@ class TurnRunner:
                 self.dependencies.leases.lose(start.right)
             raise
         except (Conflict, LeaseLost) as lost:
-            if isinstance(
-                start.right, Bid
-            ):  # another event came first: this one goes into the queue
+            if isinstance(start.right, Bid):  # another event came first: this one is queued
                 self.dependencies.event_queue.lost(start)
                 return None
             if isinstance(lost, Conflict) and lost.name == start.withdrawn_key:
