@@ -19,7 +19,7 @@ from harness.forgetting.found import (
     found_of,
     unreachable_of,
 )
-from workspaces.conditions import ABSENT, ANY
+from workspaces.conditions import ABSENT
 from workspaces.errors import NotFound
 from workspaces.forgetting.matcher import Matcher
 from workspaces.forgetting.tombstone import TextTombstone, tombstone_from_json
@@ -92,6 +92,8 @@ class Forgetting:
     """The ids of its tombstones, which the marks name."""
     phrases: TombstonePhrases | None = None
     """What to look for, until it is done."""
+    machine: str = ""
+    """The machine on which it was asked for. Empty for one of another machine."""
     conversation: str | None = None
     """The id of the conversation to delete."""
     may_repeat: tuple[str, ...] = ()
@@ -131,6 +133,7 @@ class Forgetting:
         return {
             **self.as_json(),
             "touched": list(self.touched),
+            "machine": self.machine,
             **({"phrases": self.phrases.as_json()} if self.phrases else {}),
         }
 
@@ -158,8 +161,11 @@ def shortened(found: Sequence[PlaceCount]) -> tuple[PlaceCount, ...]:
 class ForgettingRecords:
     """The stored forgettings of an account. Threads may share it."""
 
-    def __init__(self, account_id: AccountId, records: RecordStore) -> None:
-        self._partition = f"forgettings:{account_id}"
+    def __init__(
+        self, account_id: AccountId, records: RecordStore, machine: str | None = None
+    ) -> None:
+        """Open the list; with `machine` that of the forgettings of others, where records are shared."""
+        self._partition = ":".join(["forgettings", account_id, *([machine] if machine else [])])
         self._records = records
 
     def get(self, forgetting_id: str) -> Forgetting:
@@ -173,6 +179,9 @@ class ForgettingRecords:
         if item is None:
             raise NotFound("forgetting", forgetting_id, remedy="`harness forget log` lists them")
         return _forgetting(forgetting_id, item.value, item.counter)
+
+    def has(self, forgetting_id: str) -> bool:
+        return self._records.get(self._key(forgetting_id)) is not None
 
     def list(self) -> list[Forgetting]:
         """Return all forgettings, newest first."""
@@ -191,10 +200,6 @@ class ForgettingRecords:
         """
         (counter,) = self._records.write(self.put(forgetting))
         return replace(forgetting, counter=counter)
-
-    def overwrite(self, forgetting: Forgetting) -> Forgetting:
-        """Store the forgetting, whatever is stored."""
-        return self.write(replace(forgetting, counter=ANY))
 
     def _key(self, forgetting_id: str) -> Key:
         return Key(self._partition, forgetting_id)
@@ -221,6 +226,7 @@ def _forgetting(forgetting_id: str, value: JsonObject, counter: Condition) -> Fo
         machines=tuple(MachineHeard(one["id"], one["heardAt"]) for one in value["machines"]),
         tombstones=tuple(value["tombstones"]),
         phrases=_phrases(value["phrases"]) if "phrases" in value else None,
+        machine=value.get("machine", ""),
         conversation=value.get("conversation"),
         may_repeat=tuple(value.get("mayRepeat", ())),
         touched=tuple(value.get("touched", ())),

@@ -46,7 +46,8 @@ from harness.jobs.job import Job, Jobs
 from harness.transcripts.transcript import Transcript
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Busy, Failure, Forbidden, NotFound, Refused, Unavailable
+from workspaces.conditions import ABSENT
+from workspaces.errors import Busy, Conflict, Failure, Forbidden, NotFound, Refused, Unavailable
 from workspaces.forgetting.matcher import Matcher
 from workspaces.forgetting.rule import ForbiddenRule, new_key
 from workspaces.forgetting.rule_records import RuleRecords
@@ -149,6 +150,16 @@ class Forgettings:
     def stored(self) -> ForgettingRecords:
         return ForgettingRecords(self.principal.account_id, self.records)
 
+    @property
+    def _heard(self) -> ForgettingRecords:
+        """The forgettings of other machines, as this one does them. Machines that share their records have
+        one list each."""
+        machine = None if self.state is not None else self.home.machine
+        return ForgettingRecords(self.principal.account_id, self.records, machine)
+
+    def _records_of(self, forgetting_id: str) -> ForgettingRecords:
+        return self._heard if self._heard.has(forgetting_id) else self.stored
+
     def plan(self, request: ForgettingRequest) -> Planned:
         """Look everywhere, and change nothing.
 
@@ -181,6 +192,7 @@ class Forgettings:
             reason=phrases.matcher().replaced(request.reason) if phrases else request.reason,
             tombstones=() if phrases is None else tuple(one.id for one in phrases.tombstones),
             phrases=phrases,
+            machine=self.home.machine,
             machines=self._machines(""),
             conversation=None if conversation is None else conversation.id,
         ).with_findings(findings)
@@ -199,10 +211,11 @@ class Forgettings:
 
         Raises: Busy while a turn holds the text. Unavailable while a store does not answer.
         """
-        forgetting = self.stored.get(forgetting_id)
+        stored = self._records_of(forgetting_id)
+        forgetting = stored.get(forgetting_id)
         if forgetting.status == "done":
             return forgetting
-        forgetting = self.stored.overwrite(replace(forgetting, status="running", waits_for=None))
+        forgetting = stored.write(replace(forgetting, status="running", waits_for=None))
         findings = Findings()
         try:
             for _ in range(ROUNDS_MAX):
@@ -213,14 +226,23 @@ class Forgettings:
             else:
                 raise Busy("the text", holder="a program that writes it again")
         except Failure as failure:
-            waiting = replace(forgetting.with_findings(findings), status="waiting")
-            self.stored.overwrite(replace(waiting, waits_for=str(failure)))
+            self._wait(stored, forgetting_id, findings, failure)
             raise
         now = stamp_of(self.clock.now())
         done = replace(forgetting.with_findings(findings), status="done", done_at=now, phrases=None)
-        self.stored.overwrite(done)
+        done = stored.write(done)
         self.note_machine()
-        return self.stored.overwrite(replace(done, machines=self._machines(done.id)))
+        return stored.write(replace(done, machines=self._machines(done.id)))
+
+    def _wait(
+        self, stored: ForgettingRecords, forgetting_id: str, findings: Findings, failure: Failure
+    ) -> None:
+        """Note what a forgetting waits for, unless another process is further."""
+        forgetting = stored.get(forgetting_id)
+        if forgetting.status == "running":
+            waiting = replace(forgetting.with_findings(findings), status="waiting")
+            with suppress(Conflict):
+                stored.write(replace(waiting, waits_for=str(failure)))
 
     def show(self, forgetting_id: str) -> Forgetting:
         """Return a forgetting, with the machines that have heard of it by now.
@@ -233,14 +255,16 @@ class Forgettings:
 
     def run_pending(self) -> list[Forgetting]:
         """Do all forgettings that are not done, one after the other. Return them."""
-        pending = [one for one in self.stored.list() if one.status != "done"]
-        return [self.run_here(one.id) for one in reversed(pending)]
+        own = [one for one in self.stored.list() if one.machine == self.home.machine]
+        every = {one.id: one for one in (*own, *self._heard.list())}
+        return [self.run_here(one.id) for one in every.values() if one.status != "done"]
 
     def note_machine(self) -> None:
         """Note in the bucket what was forgotten on this machine. If it does not answer, the next one does."""
         if self.place is None:
             return
-        done = {one.id: one.done_at for one in self.stored.list()}
+        own = [one for one in self.stored.list() if one.machine == self.home.machine]
+        done = {one.id: one.done_at for one in (*own, *self._heard.list())}
         heard = {forgetting_id: at for forgetting_id, at in done.items() if at is not None}
         with suppress(Unavailable):
             notes = self.place.machine_notes(self.principal.account_id)
@@ -260,7 +284,7 @@ class Forgettings:
         try:
             done = self.run(forgetting_id)
         except Failure:
-            return self.stored.get(forgetting_id)
+            return self._records_of(forgetting_id).get(forgetting_id)
         self.records.write(*self.jobs.unwanted(self._job(done).id))
         return done
 
@@ -272,16 +296,22 @@ class Forgettings:
             is_whole = rule.tombstone is not None and rule.key_id in known.keys
             if rule.forgetting_id is not None and is_whole and not rule.is_lifted:
                 heard.setdefault(rule.forgetting_id, []).append(rule)
-        begun = {one.id for one in self.stored.list() if heard}
+        begun = {one.id: one for one in self._heard.list() if heard}
+        own = {one.id for one in self.stored.list() if heard and one.machine == self.home.machine}
         return [
-            self._begin_heard(forgetting_id, rules, known.keys)
+            self._begin_heard(forgetting_id, rules, known.keys, begun.get(forgetting_id))
             for forgetting_id, rules in heard.items()
-            if forgetting_id not in begun
+            if forgetting_id not in own and _is_more(rules, begun.get(forgetting_id))
         ]
 
     def _begin_heard(
-        self, forgetting_id: str, rules: Sequence[ForbiddenRule], keys: Mapping[str, bytes]
+        self,
+        forgetting_id: str,
+        rules: Sequence[ForbiddenRule],
+        keys: Mapping[str, bytes],
+        before: Forgetting | None,
     ) -> Forgetting:
+        """Store a forgetting of another machine, and its job. More of it may have arrived since `before`."""
         first = rules[0]
         own = (one.tombstone for one in rules if one.key_id == first.key_id)
         tombstones = tuple(one for one in own if one is not None)
@@ -293,10 +323,12 @@ class Forgettings:
             at=first.at,
             tombstones=tuple(one.id for one in tombstones),
             phrases=TombstonePhrases(keys[str(first.key_id)], tombstones),
+            counter=ABSENT if before is None else before.counter,
         )
-        put = self.stored.put(forgetting)
-        self.records.write(put, *self.jobs.wanted(self._job(forgetting)))
-        return self.stored.get(forgetting_id)
+        with suppress(Conflict):  # another process was faster
+            put = self._heard.put(forgetting)
+            self.records.write(put, *self.jobs.wanted(self._job(forgetting)))
+        return self._heard.get(forgetting_id)
 
     def _round(self, forgetting: Forgetting, findings: Findings) -> Forgetting:
         """Do every step once."""
@@ -317,7 +349,8 @@ class Forgettings:
             )
             touched |= dict.fromkeys(_touched(name, paths, matcher))
         if len(touched) > len(forgetting.touched):  # versions of these files go from conversations
-            forgetting = self.stored.overwrite(replace(forgetting, touched=tuple(touched)))
+            stored = self._records_of(forgetting.id)
+            forgetting = stored.write(replace(forgetting, touched=tuple(touched)))
             again = self._redaction(forgetting, matcher).rewrite(self.conversations, findings)
             busy += again
         self._publish()
@@ -512,6 +545,11 @@ class Forgettings:
 
     def _leaves_tombstones(self, selector: Selector) -> bool:
         return selector in ("text", "match", "line")
+
+
+def _is_more(rules: Sequence[ForbiddenRule], before: Forgetting | None) -> bool:
+    """Return True if a forgetting of another machine has not begun here with all of its tombstones."""
+    return before is None or not {one.id for one in rules} <= {*before.tombstones}
 
 
 def _touched(name: str, paths: Sequence[str], finder: TextFinder) -> list[str]:

@@ -13,7 +13,7 @@ from typing import cast
 
 from workspaces.home.layout import Home
 
-_FILE = "backups.json"
+_FILE = "locks/backups.json"
 PLACES_MAX = 100
 
 

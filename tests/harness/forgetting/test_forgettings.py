@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
+from harness.backup.create import create
 from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest, LineReference
@@ -231,3 +232,11 @@ def test_a_cached_prompt_and_a_queued_event_do_not_show_it_again(
     assert len(asked) == 2
     assert not [one for one in asked if SECRET in one]
     assert f"Is it so that [forgotten {done.tombstones[0]}]?" in asked[0]
+
+
+def test_a_backup_from_before_is_named(harness: Harness, home: Path, tmp_path: Path) -> None:
+    write(harness, {"a.md": f"{SECRET}\n"})
+    create(home, str(tmp_path / "saved"))
+    (named,) = harness.rooms.forgettings.plan(ForgettingRequest(text=SECRET)).forgetting.unreachable
+    assert named.where == "backup"
+    assert str(tmp_path / "saved") in named.why
