@@ -39,10 +39,21 @@ class RenamedRevisions:
         return matching.pop() if len(matching) == 1 else None
 
     def has_rewritten(self, theirs: RevisionId, tip: RevisionId) -> bool:
-        """Return True if among the revisions that `theirs` has and `tip` lacks is one that was rewritten, or
-        that tells of a text taken out."""
-        told = ("-E", "--grep=^Was: [0-9a-f]{40}", "--grep=^Forgot: ", "--end-of-options")
-        return bool(run_git(self._git, "rev-list", "-n1", *told, theirs, f"^{tip}", "--"))
+        """Return True if `theirs` is what became of `tip`: one of its revisions says that it was one of ours,
+        or tells of a text taken out since both had the same. A history with nothing of ours is neither."""
+        told = ("-E", "--grep=^Was: [0-9a-f]{40}", "--grep=^Forgot: ", _FORMAT, "--end-of-options")
+        new = run_git(self._git, "log", *told, theirs, f"^{tip}", "--").decode(errors="replace")
+        if not new:
+            return False
+        lines = (line for line in new.split("\n") if line.startswith(_LINE))
+        were = {old for line in lines for old in line.removeprefix(_LINE).split()}
+        ours = run_git(self._git, "rev-list", "--end-of-options", tip, f"^{theirs}", "--")
+        if not were.isdisjoint(ours.decode().split()):
+            return True
+        try:
+            return bool(run_git(self._git, "merge-base", tip, theirs))
+        except Unavailable:  # they have no revision in common
+            return False
 
     def _read(self, tip: RevisionId | None) -> None:
         """Read the trailers of the revisions that came since the last time."""

@@ -203,3 +203,37 @@ def test_a_crash_before_the_erasure_is_finished_by_the_next_packing(
     again.pack()
     assert not again.has(old)
     assert again.is_replaced, "what was made of the old history may be there still"
+
+
+def received(history: History, other: History) -> RevisionId:
+    """The newest revision of another history, with all that it has grown from."""
+    tip = other.tip()
+    assert tip is not None
+    with history.quarantine() as quarantine:
+        for _, bundle in other.bundles(tip, []):
+            quarantine.take(bundle)
+        history.receive(quarantine, tip)
+    return tip
+
+
+def test_a_history_that_has_nothing_of_ours_does_not_replace_it(
+    history: History, tmp_path: Path
+) -> None:
+    record(history, a="ours\n")
+    other = History.create(tmp_path / "other.git", ManualClock())
+    record(other, BY.saying("Forgot", "f_1").saying("Was", "0" * 40), a="theirs\n")
+    assert not history.is_replaced_by(received(history, other))
+
+
+def test_a_rewritten_history_replaces_the_old_one_and_not_the_reverse(
+    history: History, tmp_path: Path
+) -> None:
+    first = record(history, a=f"{SECRET}\n")
+    other = History.create(tmp_path / "other.git", ManualClock())
+    other.follow(received(other, history), {}, BY)
+    record(history, b="ours alone\n")
+    renamed = rewrite(other)
+    theirs = received(history, other)
+    assert theirs == renamed[first]
+    assert history.is_replaced_by(theirs)
+    assert not other.is_replaced_by(received(other, history))
