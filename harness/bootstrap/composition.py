@@ -319,6 +319,7 @@ class Application:
             records=records,
             large=self._large,
             clock=clock,
+            forbidden=forbidden,
         )
         forgettings = open_forgettings(
             principal,
@@ -384,7 +385,14 @@ class Application:
             observer=TurnObservers((run_turns, learning.observer, notices)),
         )
         runs = Runs(
-            principal, run_records, memories, agents, dispatcher, decisions=decisions, clock=clock
+            principal,
+            run_records,
+            memories,
+            agents,
+            dispatcher,
+            decisions=decisions,
+            clock=clock,
+            mark=forbidden.marked,
         )
         adapters = record_adapters(
             principal=principal,

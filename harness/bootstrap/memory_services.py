@@ -18,6 +18,7 @@ from harness.runtime.settings import Settings
 from harness.sandboxes.bundled_programs import ripgrep
 from workspaces.accounts.principal import DEFAULT_ACCOUNT, Principal
 from workspaces.clock import Clock
+from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.locations import local_file
 from workspaces.home.workspaces import Workspaces
@@ -37,6 +38,7 @@ def open_memorizer(
     records: RecordStore,
     large: BlobStore,
     clock: Clock,
+    forbidden: ForbiddenTexts,
 ) -> Memorizer:
     archives = Archives(facts.principal, records, large, clock)
     return Memorizer(
@@ -45,6 +47,7 @@ def open_memorizer(
         OwnConversations(conversations),
         clock,
         settings.default_workspace,
+        forbidden.refuse,
     )
 
 

@@ -13,7 +13,7 @@ has the name of its content, the citation and the fact have the key of the memor
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,7 +23,7 @@ from harness.memorize.archive.archives import ArchivedConversation, Archives, Ci
 from harness.memorize.archive.snapshot import take_snapshot
 from harness.memorize.grounding import Grounding, GroundingCheck
 from harness.memorize.local.local_conversations import LocalConversations, OtherConversations
-from harness.memorize.local.local_message import WholeConversation
+from harness.memorize.local.local_message import LocalMessage, WholeConversation
 from harness.memorize.memories import Memories
 from harness.memorize.memorize_request import METADATA_BYTES_MAX, MemorizeRequest
 from harness.memorize.memory import (
@@ -99,6 +99,8 @@ class Memorizer:
     clock: Clock
     default_workspace: str
     """Name or id of the workspace for requests that name neither a workspace nor an agent."""
+    refuse_forbidden: Callable[[str, str], None]
+    """Raises ForbiddenText for a text that may not be stored. Its first argument says what holds the text."""
 
     def memorize(
         self,
@@ -121,7 +123,12 @@ class Memorizer:
         self._refuse_edited(target.facts, before, checked)
         if before is not None and (same := self._same(target, before, checked)) is not None:
             return same
-        snapshot = take_snapshot(conversation.messages(), check.see)
+
+        def see(message: LocalMessage) -> None:
+            self.refuse_forbidden("the conversation", message.text)
+            check.see(message)
+
+        snapshot = take_snapshot(conversation.messages(), see)
         groundings = check.close(conversation.raw_event)
         origin = MemoryOrigin(
             conversation.about.id,

@@ -113,6 +113,7 @@ class Chains:
             raise Refused("task", task, f"is over {PROMPT_CHARACTERS_MAX // 4:,} characters")
         ids = tuple(self.runs.agents.get(one).id for one in agents)
         now = self.runs.clock.now()
+        task = self.runs.mark(task)
         chain = Chain(ChainId(new_id("chain")), ids, task, "running", stamp_of(now))
         records = self.runs.records
         payload = {

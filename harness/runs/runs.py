@@ -18,6 +18,7 @@ from typing import Any, Literal
 from harness.agents.catalog import AgentCatalog
 from harness.agents.record import PROMPT_CHARACTERS_MAX, AgentRecord
 from harness.messages.event import SHARED_KEY
+from harness.messages.marking import MarkText, unmarked
 from harness.messages.pending_call import PendingCall
 from harness.runs.active_memory import ActiveMemories, MemoryView
 from harness.runs.chain_record import Chain, step_prompt
@@ -108,6 +109,8 @@ class Runs:
     dispatcher: Dispatcher
     decisions: Decisions
     clock: Clock
+    mark: MarkText = unmarked
+    """Applied to prompts and tasks before they are stored."""
 
     def re_examine(self, run_id: str, *, is_attended: bool = True) -> Run:
         """Start a run that examines a run's decision again, in a conversation of its own.
@@ -325,7 +328,7 @@ class Runs:
             agent_id=agent.id,
             status="queued",
             source=source,
-            prompt=prompt,
+            prompt=self.mark(prompt),
             created_at=stamp_of(self.clock.now()),
         )
         return replace(run, **facts)

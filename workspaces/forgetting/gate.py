@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workspaces.errors import ForbiddenPlace, Refused
+from workspaces.errors import ForbiddenPlace, ForbiddenText, Refused
 from workspaces.forgetting.matcher import FoundText, bytes_with_marks, readings
 from workspaces.forgetting.pattern_search import PatternSearch
 from workspaces.forgetting.rule_records import KnownRules, RuleRecords
@@ -68,6 +68,13 @@ class ForbiddenTexts:
         """Return the text of a message with a mark in the place of each forbidden text."""
         rules = self.rules(max_age_s=READ_AGE_S_MAX)
         return rules.marked(text) if rules else text
+
+    def refuse(self, what: str, text: str) -> None:
+        """Raise ForbiddenText if a text may not be stored. `what` names the thing that holds it."""
+        rules = self.rules(max_age_s=READ_AGE_S_MAX)
+        found = rules.find(text) if rules else ()
+        if found:
+            raise ForbiddenText(what, [_numbered(text, place) for place in found])
 
     def of_workspace(self, workspace_id: str) -> WorkspaceGate:
         return WorkspaceGate(self, workspace_id)

@@ -81,10 +81,16 @@ def test_every_door_refuses_with_422_and_without_the_text(forbade: Forbade) -> N
         ("PUT", f"/api/v1/memory/blocks/core?agent_id={agent}", {"json": block}),
         ("POST", "/api/memories/memorize", {"json": {"conversation": sent, "memory": memory}}),
     )
+    hidden = {**sent, "messages": [*sent["messages"], {"role": "user", "text": text}]}
+    other = {"content": "- tea", "workspace": workspace, "groundings": [{"quote": "tea is"}]}
+    secret = {"json": {"conversation": hidden, "memory": other}}
+    asked = (*asked, ("POST", "/api/memories/memorize", secret))
     for method, path, more in asked:
         answer = caller(method, path, **more)
         assert answer.status_code == 422, (path, answer.text)
         assert forbade.rule in answer.text and NUMBER not in answer.text
+    archived = caller.get("/api/conversations")["data"]
+    assert [one["messages"] for one in archived] == [1]  # the one that holds nothing forbidden
     error = caller("PUT", asked[0][1], **asked[0][2]).json()["error"]
     assert error["code"] == "forbidden_text" and "line 1" in error["message"]
     assert caller("GET", asked[0][1]).status_code == 404
@@ -140,3 +146,14 @@ def test_what_is_said_is_stored_and_shown_with_marks_and_a_tool_is_told(tmp_path
         answer = caller("POST", f"/v1/agents/{agent}/turns", json=again)
         assert answer.json()["turnId"] == done["turnId"]
         assert not [file for file in home.glob("state.db*") if NUMBER.encode() in file.read_bytes()]
+
+
+def test_the_prompt_of_a_run_and_the_task_of_a_chain_are_stored_with_marks(
+    forbade: Forbade,
+) -> None:
+    caller, mark = forbade.caller, f"say [forbidden {forbade.rule}]"
+    agent = caller.agent("runs")
+    run = caller.post(f"/api/agents/{agent}/runs", {"prompt": f"say {NUMBER}"}, 202)
+    assert caller.get(f"/api/runs/{run['id']}")["prompt"] == mark
+    chain = caller.post("/v1/chains", {"agents": [agent], "task": f"say {NUMBER}"}, 202)
+    assert caller.get(f"/v1/chains/{chain['id']}")["task"] == mark
