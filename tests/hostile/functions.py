@@ -323,7 +323,7 @@ FUNCTIONS: Sequence[Function] = (
         "revision._moved_lines",
         lambda text: revision._moved_lines(text.encode(), text[50:].encode()),
     ),
-    Function("revision._quote", revision._quote),
+    Function("revision.quote_of", revision.quote_of),
     Function("paths.WorkspacePath", paths.WorkspacePath),
     Function("paths.folded", paths.folded),
     Function("conflict.is_conflict", conflict_copy.is_conflict),

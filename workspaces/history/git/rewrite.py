@@ -50,7 +50,8 @@ ID_DIGITS = 40
 BATCH_BYTES_MAX = 32 * 2**20
 """Bytes of new objects that are held in memory before they become a pack."""
 
-_ENTRY = re.compile(rb"([0-7]++) ([^\0]++)\0(.{20})", re.DOTALL)
+_ENTRY = re.compile(rb"([0-7]++) ([^\0]++)\0(.{20})|.+", re.DOTALL)
+"""An entry of a tree; or the rest of a damaged one, without groups."""
 _TREE, _LINKED_COMMIT = TREE_MODE.encode(), b"160000"
 _KEPT_HEADERS = (b"author", b"committer", b"encoding")
 """Headers that a rewritten commit keeps, beside its tree and parents. A signature would be invalid."""
@@ -238,13 +239,10 @@ class _Rewriter:
         known = self._trees.get(key)
         if known is not None:
             return known
-        data = read.trees.get(tree)
-        if data is None:  # a directory that lies at another path, too
-            data = self._objects.read(tree)
         entries: list[bytes] = []
         moved: list[_Moved] = []
         is_changed = False
-        for mode, name, raw in _ENTRY.findall(data):
+        for mode, name, raw in self._entries(tree, read):
             before = ObjectId(raw.hex())
             path = prefix + name.decode(errors="replace")
             after: ObjectId | None = before
@@ -270,6 +268,19 @@ class _Rewriter:
             )
         self._trees[key] = result
         return result
+
+    def _entries(self, tree: ObjectId, read: _Read) -> list[tuple[bytes, bytes, bytes]]:
+        """Return mode, name and id of each entry of a directory.
+
+        Raises: Unavailable if the directory is damaged.
+        """
+        data = read.trees.get(tree)
+        if data is None:  # a directory that lies at another path, too
+            data = self._objects.read(tree)
+        entries: list[tuple[bytes, bytes, bytes]] = _ENTRY.findall(data)
+        if not all(mode for mode, _, _ in entries):
+            raise Unavailable("the history", f"the directory {tree} in it is damaged")
+        return entries
 
     def _redacted_blob(self, path: str, blob: ObjectId) -> ObjectId | None:
         key = (path, blob)
