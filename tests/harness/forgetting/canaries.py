@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.messages.event import Event
 from harness.messages.message import Message, Text, Thinking, ToolCall, ToolResult
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Carried, Entry
-from workspaces.ids import ConversationId, TurnId
+from workspaces.ids import TurnId
 from workspaces.revision import Author
 from workspaces.storage.records import Key, Put
 from workspaces.timestamp import Stamp
@@ -213,10 +212,3 @@ def _raw(garden: Garden) -> None:
         database.execute("pragma secure_delete = off")  # some builds have it on
         database.execute("delete from item where partition = 'learning:conv_1'")
         database.execute("pragma wal_checkpoint(truncate)")
-
-
-PutBack = Callable[[Garden, str], Callable[[], object]]
-
-
-def conversation_id(garden: Garden, key: str) -> ConversationId:
-    return garden.harness.conversation(key).id
