@@ -60,12 +60,13 @@ class S3Server:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def client(self) -> Any:
+    def client(self, service: str = "s3", *, keys: Keys | None = None) -> Any:
         """The bare client, to arrange and look at what the product does not."""
         import boto3.session
 
-        session = boto3.session.Session(self.keys.access, self.keys.secret, region_name="us-east-1")
-        return session.client("s3", endpoint_url=self.url)
+        keys = keys or self.keys
+        session = boto3.session.Session(keys.access, keys.secret, region_name="us-east-1")
+        return session.client(service, endpoint_url=self.url)
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +123,7 @@ def seaweedfs_in(directory: Path) -> Iterator[S3Server]:
         options = [
             f"-dir={directory}",
             f"-s3.config={directory}/s3.json",
+            "-s3.iam.readOnly=false",
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
             "-master.telemetry=false",

@@ -129,8 +129,8 @@ class S3Blobs:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Store the parameters. All other settings come from the standard AWS variables and files."""
-        self._bucket = _Bucket(bucket, timeouts or Timeouts())
         self._prefix = f"{check_name(prefix)}/" if prefix else ""
+        self._bucket = _Bucket(bucket, self._prefix, timeouts or Timeouts())
         self._page_keys = page_keys
         self._bytes_max = bytes_max
         self._names_max: int | None = None
@@ -464,8 +464,10 @@ class _Connected:
 class _Bucket:
     """A bucket with its clients. Credentials and region are found once; all threads share them."""
 
-    def __init__(self, name: str, timeouts: Timeouts) -> None:
+    def __init__(self, name: str, prefix: str, timeouts: Timeouts) -> None:
+        """`prefix` is what the credentials may list at least."""
         self.name = name
+        self._prefix = prefix
         self.host: str = "the endpoint"
         self._timeouts = timeouts
         self._connected: _Connected | None = None
@@ -543,14 +545,16 @@ class _Bucket:
     def _region(self, client: Any) -> str:
         """Return the region of the bucket.
 
-        The same request finds out if the bucket is accessible. If HEAD fails, a listing follows, because the
-        answer to a HEAD has no body that could hold the reason.
+        The same request finds out if the bucket is accessible. If HEAD fails, a listing follows: the answer
+        to a HEAD has no body that could hold the reason, and the right to list one prefix allows no HEAD.
         """
         try:
             head: dict[str, Any] = client.head_bucket(Bucket=self.name)
         except boto.ClientError as error:
             # With an explicit encoding the client does not decode the keys that `read_contents` has read.
-            client.list_objects_v2(Bucket=self.name, MaxKeys=1, EncodingType="url")
+            client.list_objects_v2(
+                Bucket=self.name, Prefix=self._prefix, MaxKeys=1, EncodingType="url"
+            )
             head = error.response
         headers: dict[str, str] = head["ResponseMetadata"]["HTTPHeaders"]
         return headers.get("x-amz-bucket-region") or client.meta.region_name or "us-east-1"
