@@ -15,6 +15,7 @@ def test_a_text_is_forbidden_held_back_and_lifted(born: Terminal) -> None:
     folder = Path(born("path", "notes").done().out.strip())
     (folder / "a.md").write_text("x\nthe code is\n4711\n")
     assert f"'a.md' holds a forbidden text in line 2 ({rule})" in born("status").done().out
+    assert "take the text out of the file" in born("status").done().out
     born("cat", "notes", "a.md").refused("there is no file")
     assert rule in born("forbid", "list").done().out
     born("forbid", "allow", rule, "notes", "a.md").done()
