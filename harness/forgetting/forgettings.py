@@ -43,8 +43,9 @@ from harness.forgetting.selection import (
 )
 from harness.forgetting.workspace_search import LineCount, find_in_indexes
 from harness.jobs.job import Job, Jobs
+from harness.memorize.archive.archives import Archives
 from harness.transcripts.transcript import Transcript
-from workspaces.accounts.principal import Principal
+from workspaces.accounts.principal import Person, Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, NotFound, Refused, Unavailable
@@ -448,10 +449,17 @@ class Forgettings:
         for partition in places.of_conversation(conversation.id):
             place = FoundPlace(partition.where, conversation=conversation.id)
             findings.add(place, len(partition.items(self.records)))
+        for _, archive_id in places.archives_of(conversation.id):
+            findings.add(FoundPlace("archive", path=archive_id), 1)
         values = sum(1 for _ in self.large.scan(f"{conversation.id}/"))
         findings.add(FoundPlace("large value", conversation=conversation.id), values)
 
     def _delete_conversation(self, conversation_id: str) -> None:
+        """Delete a conversation, and what was archived of it. May be repeated."""
+        places = AccountPlaces(self.principal.account_id, self.records)
+        for user_id, archive_id in places.archives_of(conversation_id):
+            owner = replace(self.principal, user=Person(user_id, ""))
+            Archives(owner, self.records, self.large, self.clock).delete(archive_id)
         found = (one for one in self.conversations.of_account() if one.id == conversation_id)
         conversation = next(found, None)
         if conversation is not None:
@@ -469,6 +477,9 @@ class Forgettings:
                 ).entries()
                 if entry.kind == "summary"
             ]
+            places = AccountPlaces(self.principal.account_id, self.records)
+            named += [f"run: {run_id}" for run_id in places.runs_in(conversation_id)]
+            named += [f"fact: {fact_id}" for fact_id in places.facts_citing(conversation_id)]
         for record in self.workspaces.list(private=True) if touched else ():
             for revision in self.workspaces.open(record).history.log(limit=LOG_MAX):
                 conversation = (revision.trailers.get("Conversation") or "").partition(" ")[0]

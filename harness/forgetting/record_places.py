@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workspaces.accounts.stored_items import partition_of
-from workspaces.ids import AccountId
+from workspaces.ids import AccountId, UserId
 from workspaces.storage.records import Item, Key, RecordStore, with_prefix
 
 Where = Literal[
@@ -90,6 +90,26 @@ class AccountPlaces:
         ]
         runs = [item.key.sort for item in with_prefix(self._records, self._of("runs"), "")]
         return AccountSubjects(tuple(conversations), tuple(archives), tuple(runs))
+
+    def archives_of(self, conversation_id: str) -> list[tuple[UserId, str]]:
+        """Return the archives of a conversation, each with the user whose facts cite it."""
+        return [
+            (UserId(user_id), item.key.sort)
+            for user_id in self._user_ids()
+            for item in with_prefix(self._records, self._of_user("archives", user_id), "arc_")
+            if item.value["uuid"] == conversation_id
+        ]
+
+    def facts_citing(self, conversation_id: str) -> list[str]:
+        """Return the ids of the facts that cite a conversation."""
+        archives = [archive_id for _, archive_id in self.archives_of(conversation_id)]
+        cited = (with_prefix(self._records, f"archive-citations:{one}", "mem_") for one in archives)
+        return [item.key.sort for items in cited for item in items]
+
+    def runs_in(self, conversation_id: str) -> list[str]:
+        """Return the runs whose turns are in a conversation."""
+        items = with_prefix(self._records, self._of("runs"), "")
+        return [one.key.sort for one in items if one.value.get("conversationId") == conversation_id]
 
     def of_conversation(self, conversation_id: str) -> Iterator[RecordPartition]:
         """Yield the partitions that only the holder of the conversation's lease may change."""

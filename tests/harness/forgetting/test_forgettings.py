@@ -16,10 +16,12 @@ from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest, LineReference
 from harness.forgetting.verify import verify
+from harness.memorize.memorize_request import MemorizeRequest
 from harness.messages.event import Event
 from harness.models.scripted import ScriptedModel
 from tests.harness.forgetting.scan import holders
 from workspaces.errors import Failure, Forbidden, NotFound, OverLimit, Refused, Unavailable
+from workspaces.validation import parse
 
 SECRET = "the heron nests in Galway"
 
@@ -240,3 +242,23 @@ def test_a_backup_from_before_is_named(harness: Harness, home: Path, tmp_path: P
     (named,) = harness.rooms.forgettings.plan(ForgettingRequest(text=SECRET)).forgetting.unreachable
     assert named.where == "backup"
     assert str(tmp_path / "saved") in named.why
+
+
+def test_what_was_archived_of_a_conversation_goes_with_it(harness: Harness, home: Path) -> None:
+    harness.run("I saw a heron in Galway harbour today.", conversation="c1")
+    conversation = harness.conversation("c1")
+    request = {
+        "conversation_id": conversation.id,
+        "content": "birds live in the west",
+        "groundings": [{"quote": "a heron in Galway harbour"}],
+        "workspace": "notes",
+    }
+    rooms = harness.rooms
+    author = rooms.principal.author("memorize")
+    rooms.memorizer.memorize(parse(MemorizeRequest, request), by=author)
+    assert rooms.memorizer.archives.list() != []
+    done = forgotten(harness, conversation="c1")
+    assert "archive" in {one.place.where for one in done.found}
+    assert rooms.memorizer.archives.list() == []
+    assert not [one for one in holders(home, "Galway harbour today") if one.startswith("entries")]
+    assert [one for one in done.may_repeat if one.startswith("fact: mem_")]
