@@ -17,6 +17,7 @@ from typing import Literal
 
 from harness.bootstrap.composition import Application, wire
 from harness.bootstrap.open_server import open_server
+from harness.bootstrap.readiness import DISK_BYTES_LOW
 from harness.models.model_name import check_model_name
 from harness.runtime.settings import Settings, read_settings
 from harness.sandboxes.bubblewrap import Bubblewrap
@@ -29,7 +30,6 @@ from workspaces.remote.s3_capabilities import keeps_conditions
 from workspaces.timestamp import moment_of
 
 GIT_OLDEST = (2, 30)
-DISK_BYTES_LOW = 500 * 10**6
 CLOCK_BEHIND_MAX = timedelta(minutes=1)
 OTHERS_READ_OR_WRITE = 0o066
 OVERDUE = timedelta(hours=1)

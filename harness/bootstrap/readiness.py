@@ -1,5 +1,5 @@
 """Check whether a home can work now: its disk takes a write, its records answer, and S3 answers where the
-home uses it.
+home uses it. A disk that has little space left is told, and the home still works.
 
 Anyone who reaches the port may ask, so a request must be cheap. A result is valid for `KEPT_S`. Only one
 check of a part runs at a time, and requests that arrive meanwhile wait for it. A check of a disk or a server
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,11 +23,14 @@ from harness.runtime.json_log import event
 from workspaces.accounts.principal import DEFAULT_ACCOUNT
 from workspaces.clock import Clock
 from workspaces.errors import Failure
+from workspaces.home.layout import Home
 
 _log = logging.getLogger("harness.bootstrap.readiness")
 
 KEPT_S = 2.0
 """Seconds for which a result is valid."""
+DISK_SHARE_LOW = 0.1
+DISK_BYTES_LOW = 500 * 10**6
 ANSWER_S = 2.0
 """The most seconds that a request waits for a check."""
 
@@ -41,6 +45,8 @@ class ReadinessCheck:
     lacking: str
     """The message when the check fails."""
     remedy: str
+    is_needed: bool = True
+    """False if the home works without: the part is shown, and nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,7 @@ class NotReady:
     code: str
     message: str
     remedy: str
+    is_needed: bool = True
 
 
 class Readiness:
@@ -87,6 +94,13 @@ def readiness_of(application: Application) -> Readiness:
             "free space on the disk of the home, or make it writable again",
         ),
         ReadinessCheck(
+            "disk",
+            lambda: check_disk(application.settings.home),
+            "the disk of the home has little space left",
+            "free space on the disk of the home",
+            is_needed=False,
+        ),
+        ReadinessCheck(
             "records",
             lambda: application.records.get(DEFAULT_ACCOUNT),
             "the records do not answer",
@@ -98,6 +112,22 @@ def readiness_of(application: Application) -> Readiness:
         parts.append(ReadinessCheck("s3", application.place.ask, "S3 does not answer", remedy))
     is_demo = application.models.demo_notice() is not None
     return Readiness(parts, application.clock, is_demo=is_demo)
+
+
+def check_disk(home: Home) -> None:
+    """Raise LowDisk if the disk of the home has little space left, for its size and in bytes."""
+    usage = shutil.disk_usage(home.root)
+    if usage.free < min(usage.total * DISK_SHARE_LOW, DISK_BYTES_LOW):
+        raise LowDisk(str(home.root), usage.free)
+
+
+class LowDisk(Failure):
+    """A disk has little space left."""
+
+    code = "low"
+
+    def __init__(self, place: str, free: int) -> None:
+        super().__init__(f"the disk of {place} has {free / 10**6:.0f} MB left")
 
 
 class _Check:
@@ -139,4 +169,5 @@ class _Check:
         return None
 
     def _lacking(self, code: str) -> NotReady:
-        return NotReady(self.part.name, code, self.part.lacking, self.part.remedy)
+        part = self.part
+        return NotReady(part.name, code, part.lacking, part.remedy, part.is_needed)

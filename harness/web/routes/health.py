@@ -42,6 +42,7 @@ class ReadinessDocument(StrictModel):
 
     status: Literal["ready", "unready"]
     home: str
+    disk: str
     records: str
     s3: str | None
     model: Literal["ok", "demo"]
@@ -52,6 +53,7 @@ class ReadinessDocument(StrictModel):
 EXAMPLE: JsonObject = {
     "status": "ready",
     "home": "ok",
+    "disk": "ok",
     "records": "ok",
     "s3": None,
     "model": "ok",
@@ -84,13 +86,15 @@ async def healthz() -> Json:
 async def readyz(request: Request) -> Json:
     """Check that the home is writable and that the record store and S3 answer.
 
-    `s3` is null if the home does not use S3. `model` is `demo` if the offline demo model answers for agents
-    that name no model. Each check has a limit of two seconds, and its result is cached for two seconds. A
-    crashed background task (`residents`) is shown but does not make the server unready, because it is
-    restarted.
+    `disk` is `low` if less than a tenth of the home's disk and less than 500 MB are free; the server stays
+    ready. `s3` is null if the home does not use S3. `model` is `demo` if the offline demo model answers for
+    agents that name no model. Each check has a limit of two seconds, and its result is cached for two
+    seconds. A crashed background task (`residents`) is shown but does not make the server unready, because
+    it is restarted.
     """
     readiness: Readiness = request.app.state.readiness
     missing = await readiness.lacks()
+    is_ready = not any(one.is_needed for one in missing)
     parts = {**dict.fromkeys(readiness.parts, "ok"), **{one.part: one.code for one in missing}}
     problems = [{"part": one.part, "message": one.message, "remedy": one.remedy} for one in missing]
     background: BackgroundTasks = request.app.state.background_tasks
@@ -99,11 +103,11 @@ async def readyz(request: Request) -> Json:
         for name, one in background.conditions.items()
     }
     document = {
-        "status": "unready" if missing else "ready",
+        "status": "ready" if is_ready else "unready",
         "s3": None,
         **parts,
         "model": "demo" if readiness.is_demo else "ok",
         "problems": problems,
         "residents": conditions,
     }
-    return Json(document, 503 if missing else 200)
+    return Json(document, 200 if is_ready else 503)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from contextlib import ExitStack
@@ -57,6 +58,7 @@ def test_background_tasks_live_as_long_as_the_app_and_show_their_crashes(tmp_pat
 READY = {
     "status": "ready",
     "home": "ok",
+    "disk": "ok",
     "records": "ok",
     "s3": None,
     "model": "demo",
@@ -65,12 +67,14 @@ READY = {
 }
 
 
-def unready(site: Site, part: str) -> dict[str, Any]:
-    """What is answered when that part, and no other, is lacking."""
+def unready(site: Site, *parts: str) -> dict[str, Any]:
+    """What is answered when those parts, and no others, are lacking."""
     answer = site.nobody("GET", "/readyz")
     told = answer.json()
     assert (answer.status_code, told["status"]) == (503, "unready")
-    assert [(one["part"], bool(one["remedy"])) for one in told["problems"]] == [(part, True)]
+    assert [(one["part"], bool(one["remedy"])) for one in told["problems"]] == [
+        (part, True) for part in parts
+    ]
     assert site.nobody("GET", "/healthz").status_code == 200
     return told
 
@@ -86,14 +90,28 @@ def test_a_home_on_a_full_disk_is_not_ready_until_space_is_free(tiny_disk: Path)
         assert site.nobody.get("/readyz") == READY
         fill(tiny_disk / "filler")
         clock.advance(KEPT_S)
-        told = unready(site, "home")
-        assert (told["home"], told["records"]) == ("unavailable", "ok")
+        told = unready(site, "home", "disk")
+        assert (told["home"], told["disk"], told["records"]) == ("unavailable", "low", "ok")
         assert str(tiny_disk) not in json.dumps(told)
         assert "No space left on device" in site.lines.getvalue()
         (tiny_disk / "filler").unlink()
         clock.advance(KEPT_S)
         assert site.nobody.get("/readyz") == READY
         assert not (site.harness.settings.home.root / "staging" / "ready").exists()
+
+
+def test_a_disk_with_little_space_is_named_and_the_server_stays_ready(tiny_disk: Path) -> None:
+    clock = ManualClock()
+    with Site.open(tiny_disk / "home", clock=clock) as site:
+        total, free = os.statvfs(tiny_disk).f_blocks, os.statvfs(tiny_disk).f_bavail
+        block = os.statvfs(tiny_disk).f_frsize
+        (tiny_disk / "filler").write_bytes(bytes(block * (free - total // 20)))
+        clock.advance(KEPT_S)
+        told = site.nobody.get("/readyz")
+        assert (told["status"], told["home"], told["disk"]) == ("ready", "ok", "low")
+        (problem,) = told["problems"]
+        assert (problem["part"], bool(problem["remedy"])) == ("disk", True)
+        (tiny_disk / "filler").unlink()
 
 
 def test_a_home_with_an_unreachable_s3_is_not_ready(
