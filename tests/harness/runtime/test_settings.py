@@ -65,3 +65,11 @@ def test_settings_never_show_the_api_key(home: Path) -> None:
     settings = read_settings(home, environment={"ANTHROPIC_API_KEY": "sk-secret"})
     assert settings.anthropic_api_key == "sk-secret"
     assert "sk-secret" not in repr(settings)
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "1.5", "soon", "123456"])
+def test_the_days_of_the_trash_are_a_whole_number(tmp_path: Path, days: str) -> None:
+    with pytest.raises(Refused, match="trash_days"):
+        read_settings(tmp_path, environment={"HARNESS_TRASH_DAYS": days})
+    assert read_settings(tmp_path, environment={"HARNESS_TRASH_DAYS": "30"}).trash_days == 30
+    assert read_settings(tmp_path, environment={}).trash_days is None

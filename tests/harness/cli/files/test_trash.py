@@ -26,9 +26,3 @@ def test_a_deleted_workspace_is_listed_restored_and_removed(born: Terminal) -> N
     assert "again" in born("trash", "empty", "--yes").done().out
     assert born("trash", "list", "--json").done().json == {"trash": []}
     born("trash", "restore", "again").refused("trash list")
-
-
-def test_the_number_of_days_must_be_one(born: Terminal) -> None:
-    for days in ("0", "-1", "1.5", "soon"):
-        born("trash", "list", HARNESS_TRASH_DAYS=days).refused("trash_days")
-    born("trash", "list", HARNESS_TRASH_DAYS="30").done()
