@@ -59,7 +59,10 @@ class MemoryHistory:
 
     def commit(self, revision: str) -> Commit:
         present = self.present_ids(self._tip) if self._tip and revision not in self.commits else {}
-        return self.commits[present.get(revision, revision)]
+        present_id = present.get(revision, revision)
+        if present_id not in self.commits:  # of a history that was replaced
+            raise Unavailable("history", "a revision is missing")
+        return self.commits[present_id]
 
     def tree(self, revision: str | None) -> dict[WorkspacePath, ObjectId]:
         return dict(self.commit(revision).tree) if revision else {}

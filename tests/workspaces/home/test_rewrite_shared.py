@@ -264,7 +264,7 @@ def test_after_any_lost_request_a_repetition_goes_on(tmp_path: Path) -> None:
     b.workspace.write("own.md", "written offline\n", by=AGENT)
     carried, failures = 0, 0
     while True:
-        carried += 1 if SOAK else chance.randint(3, 9)
+        carried += 1 if SOAK else chance.randint(3, 6)
         network.carries = carried
         network.last = chance.choice((StoreFault.NONE, StoreFault.BEFORE, StoreFault.AFTER))
         try:
@@ -273,7 +273,7 @@ def test_after_any_lost_request_a_repetition_goes_on(tmp_path: Path) -> None:
         except Unavailable:
             failures += 1
     network.carries = None
-    assert failures > 1
+    assert failures
     a = Replica(tmp_path / "a", records, place)
     assert not holds_secret(held_bytes(a.home.root))
     b.sync.run()
