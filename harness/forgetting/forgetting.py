@@ -177,7 +177,7 @@ class ForgettingRecords:
         if 0 < len(forgetting_id) <= _ID_CHARACTERS_MAX and forgetting_id.isascii():
             item = self._records.get(self._key(forgetting_id))
         if item is None:
-            raise NotFound("forgetting", forgetting_id, remedy="`harness forget log` lists them")
+            raise NotFound("forgetting", forgetting_id, remedy="`harness forget show` lists them")
         return _forgetting(forgetting_id, item.value, item.counter)
 
     def has(self, forgetting_id: str) -> bool:

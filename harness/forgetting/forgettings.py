@@ -31,7 +31,7 @@ from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.home_files import HomeFiles
 from harness.forgetting.record_places import AccountPlaces, Where
 from harness.forgetting.records import RecordRedaction
-from harness.forgetting.redaction import TextFinder, mark_of
+from harness.forgetting.redaction import TextFinder
 from harness.forgetting.selection import (
     ForgettingRequest,
     Phrase,
@@ -49,7 +49,7 @@ from workspaces.accounts.principal import Person, Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, NotFound, Refused, Unavailable
-from workspaces.forgetting.matcher import Matcher
+from workspaces.forgetting.matcher import Matcher, mark_of
 from workspaces.forgetting.rule import ForbiddenRule, new_key
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.forgetting.tombstone import KEY_BYTES, check_word_counts, tombstone_of

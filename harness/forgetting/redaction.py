@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 from harness.context.receipt import REDACTED
-from workspaces.forgetting.matcher import FoundText, with_marks
+from workspaces.forgetting.matcher import FoundText, mark_of, merged_places, with_marks
 from workspaces.storage.records import JsonObject
 
 _PROGRAM_KEYS = """
@@ -138,16 +137,6 @@ class JsonRedactor:
         return [self._value(one, key, is_free=is_free) for one in values]
 
 
-def other_readings(data: bytes) -> Iterator[str]:
-    """Yield the texts that bytes which are no UTF-8 may be meant as."""
-    yield data.decode("utf-8", "ignore")
-    yield data.decode("latin-1")
-    if b"\0" in data:
-        for start in (0, 1):  # text may begin at an odd byte
-            yield data[start:].decode("utf-16-le", "ignore")
-            yield data[start:].decode("utf-16-be", "ignore")
-
-
 def redact_bytes(data: bytes, finder: TextFinder) -> tuple[bytes, int]:
     """Redact a text file. Bytes that are no UTF-8 stay as they are around the marks."""
     text = data.decode(errors="surrogateescape")
@@ -160,7 +149,7 @@ def all_places(text: str, finder: TextFinder) -> list[FoundText]:
     places = finder.find(text)
     if "\\" not in text:
         return places
-    return _merged([*places, *finder.find(without_escapes(text))])
+    return merged_places([*places, *finder.find(without_escapes(text))])
 
 
 def without_escapes(text: str) -> str:
@@ -176,18 +165,3 @@ def _blank(escape: re.Match[str]) -> str:
     if code is None:
         return " " * width
     return chr(int(code, 16)) + _UNSEEN * (width - 1)
-
-
-def _merged(places: Iterable[FoundText]) -> list[FoundText]:
-    """Return the places in order; of those that overlap, one from the first's start to the last's end."""
-    merged: list[FoundText] = []
-    for place in sorted(places):
-        if merged and place.start < merged[-1].end:
-            before = merged.pop()
-            place = before._replace(end=max(before.end, place.end))
-        merged.append(place)
-    return merged
-
-
-def mark_of(tombstone_id: str) -> str:
-    return f"[forgotten {tombstone_id}]"

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from harness.forgetting.found import Findings, FoundPlace
-from harness.forgetting.redaction import TextFinder, all_places, other_readings
+from harness.forgetting.redaction import TextFinder, all_places
 from harness.forgetting.workspace_search import LineCount, files_below, matching_lines
 from workspaces.errors import Failure
-from workspaces.forgetting.matcher import Matcher, with_marks
+from workspaces.forgetting.matcher import Matcher, readings, with_marks
 from workspaces.history.git.rewrite import RedactedFile, Redaction
 from workspaces.home.layout import Home
 from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
@@ -92,7 +92,7 @@ def _redacted(finder: TextFinder, path: str, data: bytes) -> RedactedFile | None
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        is_held = any(finder.find(one) for one in other_readings(data))
+        is_held = any(finder.find(one) for one in readings(data))
         return RedactedFile(None, 1) if is_held else None
     places = all_places(text, finder)
     if not places:
