@@ -360,7 +360,7 @@ class Application:
             clock=clock,
             registry=None if self.place is None else self.place.registry(account_id),
             forget_webhooks=webhooks.forget,
-            forget_rules=forbidden.records.forget,
+            forget_rules=forgettings.erase,
             delete_archives=memorizer.archives.delete_of,
             delete_runs=partial(delete_runs_of, run_records, memories, schedule_jobs),
         )

@@ -26,6 +26,7 @@ from workspaces.forgetting.tombstone import TextTombstone, tombstone_from_json
 from workspaces.ids import AccountId
 from workspaces.storage.records import (
     Condition,
+    Delete,
     JsonObject,
     Key,
     Put,
@@ -188,6 +189,11 @@ class ForgettingRecords:
         items = with_prefix(self._records, self._partition, "")
         found = (_forgetting(item.key.sort, item.value, item.counter) for item in items)
         return sorted(found, key=lambda one: (one.at, one.id), reverse=True)
+
+    def erase(self) -> None:
+        """Delete all forgettings of an account that is being deleted."""
+        for item in with_prefix(self._records, self._partition, ""):
+            self._records.write(Delete(item.key))
 
     def put(self, forgetting: Forgetting) -> Put:
         """Return the change that stores the forgetting in its present state."""

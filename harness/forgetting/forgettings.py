@@ -289,6 +289,13 @@ class Forgettings:
         self.records.write(*self.jobs.unwanted(self._job(done).id))
         return done
 
+    def erase(self) -> None:
+        """Delete the forgettings of an account that is being deleted, and what is forbidden in it."""
+        self.rules.forget()
+        self.stored.erase()
+        if self.place is not None:
+            self.place.rules(self.principal.account_id, self.rules).erase()
+
     def hear(self) -> list[Forgetting]:
         """Begin here what other machines of the account have forgotten. Return what was begun."""
         known = self.rules.known()

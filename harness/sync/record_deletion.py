@@ -76,7 +76,7 @@ class RecordDeletion:
     """The registry that announces deletions to other machines. None where nothing is shared."""
     forget_webhooks: Callable[[], None]
     forget_rules: Callable[[], None]
-    """Deletes what is forbidden in the account."""
+    """Deletes what is forbidden in the account, and its forgettings."""
     delete_runs: Callable[[AgentId], int]
     """Deletes the runs of an agent, and returns their number."""
     delete_archives: Callable[[UserId], int]

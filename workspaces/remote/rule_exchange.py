@@ -3,8 +3,8 @@
     .records/<accountId>/forbidden/<id>.json     a rule (`f_…`, `p_…`, `d_…`) or a key (`k_…`)
 
 Every machine publishes what it knows and adopts what it finds. Of two states of a rule the later counts, so
-the machines end with the same rules in whatever order they meet. Nothing is ever removed: a lifted rule is
-an entry too.
+the machines end with the same rules in whatever order they meet. Nothing is removed while the account lives:
+a lifted rule is an entry too.
 
 The entries are untrusted, as all of the registry. One that is not valid is listed and changes nothing.
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from workspaces.conditions import ABSENT
+from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused
 from workspaces.forgetting.rule import ForbiddenRule, TombstoneKey, rule_from_json
 from workspaces.forgetting.rule_records import RuleRecords
@@ -59,6 +59,12 @@ class RuleExchange:
             if there.get(entry_id) != entry:
                 self._publish(entry, tokens.get(entry_id))
         return [one for one in there.values() if isinstance(one, InvalidEntry)]
+
+    def erase(self) -> None:
+        """Delete the entries of an account that is being deleted."""
+        for stat in list(self._store.scan(FORBIDDEN)):
+            with suppress(NotFound):  # another machine deletes them too
+                self._store.delete(stat.name, expect=ANY)
 
     def _entries(self, tokens: Mapping[str, Token]) -> dict[str, RuleEntry | InvalidEntry]:
         unknown = [

@@ -88,3 +88,16 @@ def test_what_one_machine_forgets_goes_from_all(tmp_path: Path) -> None:
     account = a.harness.rooms.principal.account_id
     prefix.store.write(f".records/{account}/agents/x.json", SECRET.encode(), expect=ANY)
     assert verify(forgettings, done.id, SECRET).found != ()
+
+
+def test_a_deleted_account_leaves_neither_rules_nor_forgettings(tmp_path: Path) -> None:
+    prefix, clock = MemoryPrefix(), ManualClock()
+    a = machine(tmp_path, "a", prefix, clock)
+    forget(a)
+    a.sync()
+    rooms = a.harness.rooms
+    assert [stat.name for stat in prefix.store.scan() if "/forbidden/" in stat.name]
+    rooms.deletion.account()
+    assert [stat.name for stat in prefix.store.scan() if "/forbidden/" in stat.name] == []
+    assert rooms.forgettings.stored.list() == []
+    assert rooms.forgettings.rules.entries() == {}
