@@ -244,6 +244,16 @@ def test_a_backup_from_before_is_named(harness: Harness, home: Path, tmp_path: P
     assert str(tmp_path / "saved") in named.why
 
 
+def test_a_backup_made_since_holds_nothing(harness: Harness, home: Path, tmp_path: Path) -> None:
+    write(harness, {"a.md": f"{SECRET}\n"})
+    harness.run(f"I think that {SECRET}.", conversation="c1")
+    create(home, str(tmp_path / "before"))
+    assert holders(tmp_path / "before", SECRET)
+    forgotten(harness, text=SECRET)
+    create(home, str(tmp_path / "since"))
+    assert holders(tmp_path / "since", SECRET) == []
+
+
 def test_what_was_archived_of_a_conversation_goes_with_it(harness: Harness, home: Path) -> None:
     harness.run("I saw a heron in Galway harbour today.", conversation="c1")
     conversation = harness.conversation("c1")
