@@ -24,5 +24,5 @@ def test_bench_recall_measures_a_folder_of_questions(harness: Terminal, tmp_path
     measured = document.done().json
     assert (measured["recall@1"], measured["precision"], measured["returned"]) == (1.0, 1.0, 1)
     assert measured["peers"]["fts5 porter"]["recall@1"] == 1.0
-    refused.refused("absent")
+    refused.refused("there is no directory")
     assert not harness.home.exists()
