@@ -7,6 +7,7 @@ with this one. The questions lie beside their answers: commands, and requests to
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import tarfile
@@ -50,7 +51,7 @@ Question = Mapping[str, Any]
 def unpack(directory: Path, s3: S3Server, archive: Path = ARCHIVE) -> Terminal:
     """Return the stored home in `directory`, with its bucket on this server."""
     with tarfile.open(archive) as stored:
-        stored.extractall(directory, filter=_as_stored)
+        _extract(stored, directory)
     _fill_bucket(directory, s3)
     home = directory / "home"
     _adopt(home, s3)
@@ -152,10 +153,22 @@ def _digest(text: str) -> str:
     return f"{len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()}"
 
 
-def _as_stored(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-    """Keep the modes, which the `data` filter would widen; owners are whoever unpacks."""
-    member = tarfile.tar_filter(member, path)
-    return member.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
+def _extract(stored: tarfile.TarFile, directory: Path) -> None:
+    """Keep modes and times; owners are whoever unpacks. Python 3.11.2 has no filters that would do it."""
+    members = stored.getmembers()
+    for member in members:
+        place = directory / member.name
+        if member.isdir():
+            place.mkdir(parents=True, exist_ok=True)
+            continue
+        opened = stored.extractfile(member)
+        assert opened is not None, member.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(opened.read())
+    for member in reversed(members):
+        place = directory / member.name
+        place.chmod(member.mode)
+        os.utime(place, (member.mtime, member.mtime))
 
 
 def _fill_bucket(directory: Path, s3: S3Server) -> None:
