@@ -77,11 +77,18 @@ def add(
 
 
 @app.command("list")
-def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
+def list_rules(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List what is forbidden. A text is not shown: only a hash of it is stored."""
     with opened(home, as_json=as_json) as harness:
         rules = harness.rooms.forbidding.list()
-    print_rules(rules, as_json=as_json)
+    if as_json:
+        print_json({"forbidden": [rule.shown() for rule in rules]})
+        return
+    rows = (
+        (rule.id, rule.kind, _subject(rule), rule.workspace_id or "all", rule.at[:16], rule.by)
+        for rule in rules
+    )
+    print_table(("rule", "kind", "what", "workspace", "since (UTC)", "by"), rows)
 
 
 @app.command()
@@ -90,7 +97,10 @@ def lift(rule: RuleArgument, home: HomeOption = None, as_json: JsonOption = Fals
     with opened(home, as_json=as_json) as harness:
         lifted = harness.rooms.forbidding.lift(rule)
         publish(harness)
-    print_lifted(lifted, as_json=as_json)
+    if as_json:
+        print_json(lifted.shown())
+    else:
+        say(f"no longer forbidden: {lifted.id}")
 
 
 @app.command()
@@ -114,25 +124,6 @@ def publish(harness: Harness) -> None:
     """Tell the other machines, if S3 answers. Else the next sync does."""
     if harness.following is not None:
         harness.following.sync_if_reachable()
-
-
-def print_rules(rules: list[ForbiddenRule], *, as_json: bool) -> None:
-    """Print the rules of an account, without the texts that they forbid."""
-    if as_json:
-        print_json({"forbidden": [rule.shown() for rule in rules]})
-        return
-    rows = (
-        (rule.id, rule.kind, _subject(rule), rule.workspace_id or "all", rule.at[:16], rule.by)
-        for rule in rules
-    )
-    print_table(("rule", "kind", "what", "workspace", "since (UTC)", "by"), rows)
-
-
-def print_lifted(rule: ForbiddenRule, *, as_json: bool) -> None:
-    if as_json:
-        print_json(rule.shown())
-    else:
-        say(f"no longer forbidden: {rule.id}")
 
 
 def _subject(rule: ForbiddenRule) -> str:

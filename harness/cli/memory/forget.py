@@ -22,6 +22,7 @@ from harness.cli.console.console import (
     read_input,
     say,
 )
+from harness.cli.memory.forbid import lift, list_rules
 
 if TYPE_CHECKING:
     from harness.forgetting.forgetting import Forgetting
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Take a text out of everything, and refuse it from then on.",
     invoke_without_command=True,
+)
+
+
+app.command("list", help="List what is refused because it was forgotten or forbidden.")(list_rules)
+app.command("lift", help="Refuse a forgotten text no longer. What was forgotten stays forgotten.")(
+    lift
 )
 
 
@@ -164,30 +171,6 @@ def verify(
         state = "NOT forgotten" if verified.found else "found nowhere"
         say(f"{verified.forgetting}: {state} ({verified.looked_at})")
     return 1 if verified.found else 0
-
-
-@app.command("list")
-def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List what is refused because it was forgotten or forbidden. No text is shown."""
-    from harness.cli.memory.forbid import print_rules
-
-    with opened(home, as_json=as_json) as harness:
-        rules = harness.rooms.forbidding.list()
-    print_rules(rules, as_json=as_json)
-
-
-@app.command()
-def lift(
-    rule: Annotated[str, typer.Argument(help="Id of a tombstone.", metavar="ID")],
-    home: HomeOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Refuse a forgotten text no longer. What was forgotten stays forgotten."""
-    from harness.cli.memory.forbid import print_lifted
-
-    with opened(home, as_json=as_json) as harness:
-        lifted = harness.rooms.forbidding.lift(rule)
-    print_lifted(lifted, as_json=as_json)
 
 
 def _request(**fields: Any) -> dict[str, Any]:
