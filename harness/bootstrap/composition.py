@@ -461,14 +461,12 @@ class Application:
 
     def _sync_records(self, account_id: AccountId) -> None:
         """Sync the account's records before a turn, to see the changes of other machines."""
-        if self.place is not None:
-            services = self.rooms(self.accounts.owner(self.accounts.get(account_id)))
-            if services.registry_sync is not None:
-                services.registry_sync.sync_if_due()
+        if self.place is not None and (registry_sync := self._owners_sync(account_id)) is not None:
+            registry_sync.sync_if_due()
 
     def _publish_records(self, account_id: AccountId) -> None:
         """Sync the account's records now, to publish the changes of this machine."""
-        registry_sync = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
+        registry_sync = self._owners_sync(account_id)
         if registry_sync is not None:
             registry_sync.sync()
 
@@ -479,8 +477,12 @@ class Application:
         return self.place.ticks(account_id)
 
     def _is_over(self, account_id: AccountId, workspace_id: WorkspaceId) -> bool:
-        registry_sync = self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
+        registry_sync = self._owners_sync(account_id)
         return registry_sync is not None and registry_sync.is_over(workspace_id)
+
+    def _owners_sync(self, account_id: AccountId) -> RegistrySync | None:
+        """Return the sync of an account's records, which acts as the account's owner."""
+        return self.rooms(self.accounts.owner(self.accounts.get(account_id))).registry_sync
 
     def _results(self, conversation_id: ConversationId) -> StoredResults:
         transcript = Transcript(conversation_id, self.records, self._large)

@@ -16,7 +16,7 @@ from harness.memorize.memorize import Memorizer
 from harness.memory.facts.fact_catalog import FactCatalog
 from harness.runtime.settings import Settings
 from harness.sandboxes.bundled_programs import ripgrep
-from workspaces.accounts.principal import DEFAULT_ACCOUNT, Principal
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.forgetting.rule_records import RuleRecords
@@ -65,7 +65,6 @@ def open_forgettings(
     place: SharedBucket | None,
     publish: Callable[[], None],
 ) -> Forgettings:
-    default = records.get(DEFAULT_ACCOUNT)
     return Forgettings(
         principal=principal,
         home=settings.home,
@@ -77,7 +76,6 @@ def open_forgettings(
         conversations=conversations,
         rules=rules,
         rewriter=WorkspaceForgetting(workspaces, settings.home, principal.author("api")),
-        is_default=default is None or default.value["id"] == principal.account_id,
         state=local_file(settings.records, settings.home.root),
         wipe_records=wipe_records,
         ripgrep=partial(ripgrep, None),

@@ -45,7 +45,7 @@ from harness.forgetting.workspace_search import LineCount, find_in_indexes
 from harness.jobs.job import Job, Jobs
 from harness.memorize.archive.archives import Archives
 from harness.transcripts.transcript import Transcript
-from workspaces.accounts.principal import Person, Principal
+from workspaces.accounts.principal import DEFAULT_ACCOUNT, Person, Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, NotFound, Refused, Unavailable
@@ -135,8 +135,6 @@ class Forgettings:
     rules: RuleRecords
     """What is forbidden in the account."""
     rewriter: WorkspaceRewriter
-    is_default: bool
-    """True for the account that the home first had."""
     state: Path | None
     """The SQLite file of the records. None where they are not on this machine."""
     wipe_records: Callable[[Path, float], None]
@@ -532,10 +530,16 @@ class Forgettings:
             touched_files=frozenset() if forgetting is None else frozenset(forgetting.touched),
         )
 
+    @property
+    def _is_default(self) -> bool:
+        """True for the account that the home first had."""
+        default = self.records.get(DEFAULT_ACCOUNT)
+        return default is None or default.value["id"] == self.principal.account_id
+
     def _home_files(self, finder: TextFinder) -> HomeFiles:
         account_id = self.principal.account_id
         names = (namespace(account_id, one.id) for one in self.workspaces.list(private=True))
-        return HomeFiles(self.home, finder, account_id, frozenset(names), self.is_default)
+        return HomeFiles(self.home, finder, account_id, frozenset(names), self._is_default)
 
     def _publish(self) -> None:
         """Publish the changed records, and delete what the bucket still holds of their earlier states."""
