@@ -7,7 +7,7 @@ import pytest
 from tests.disk import small_disk, tiny_disk
 from tests.harness.messages_server import MessagesServer, serving
 from tests.postgres_server import postgres, postgres_address
-from tests.servers import moto_s3, rclone_s3, seaweedfs
+from tests.servers import moto_s3, rclone_s3, seaweedfs, versioned
 
 pytest_plugins = ("tests.hostile.plugin",)
 
@@ -21,6 +21,7 @@ __all__ = [
     "server",
     "small_disk",
     "tiny_disk",
+    "versioned",
 ]
 
 

@@ -26,6 +26,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from workspaces.ids import new_id
+
 BUCKET = "memories"
 READY_S_MAX = 120
 STARTS_MAX = 3
@@ -73,6 +75,18 @@ class S3Server:
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with seaweedfs_in(tmp_path_factory.mktemp("weed")) as server:
         yield server
+
+
+@pytest.fixture
+def versioned(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
+    """A client, and a bucket that keeps every version of its objects."""
+    for name, value in seaweedfs.environment().items():
+        monkeypatch.setenv(name, value)
+    client, bucket = seaweedfs.client(), new_id("v").replace("_", "-").lower()
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    yield client, bucket
+    client.close()
 
 
 @pytest.fixture(scope="session")

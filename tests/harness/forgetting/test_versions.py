@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
 from tests.harness.forgetting.scan import holders, plain, readings, streams
 from tests.harness.laptops import Laptop
-from tests.servers import S3Server
 from workspaces.clock import ManualClock
-from workspaces.ids import new_id
 from workspaces.storage.s3.blobs import S3Blobs
 
 SECRET = "the heron nests in Galway"
-
-
-@pytest.fixture
-def versioned(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
-    """A client, and a bucket that keeps every version of its objects."""
-    for name, value in seaweedfs.environment().items():
-        monkeypatch.setenv(name, value)
-    client, bucket = seaweedfs.client(), new_id("v").replace("_", "-").lower()
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    yield client, bucket
-    client.close()
 
 
 def versions_with_text(client: Any, bucket: str) -> list[str]:

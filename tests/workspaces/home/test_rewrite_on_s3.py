@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from botocore.exceptions import ClientError
 
-from tests.servers import S3Server
 from tests.workspaces.conftest import AGENT
 from tests.workspaces.home.test_rewrite import MARK, SECRET, held_bytes
 from tests.workspaces.home.test_rewrite_shared import filled, forget, holds_secret
 from tests.workspaces.replicas import Replica
 from workspaces.home.locations import bucket_at
-from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.in_memory import MemoryRecords
@@ -24,18 +20,6 @@ REFUSED: Any = {
     "Error": {"Code": "AccessDenied", "Message": "the object is locked"},
     "ResponseMetadata": {"HTTPStatusCode": 403},
 }
-
-
-@pytest.fixture
-def versioned(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, str]]:
-    """A client, and a bucket that keeps every version of its objects."""
-    for name, value in seaweedfs.environment().items():
-        monkeypatch.setenv(name, value)
-    client, bucket = seaweedfs.client(), new_id("v").replace("_", "-").lower()
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    yield client, bucket
-    client.close()
 
 
 def versions(client: Any, bucket: str) -> list[tuple[str, bytes]]:

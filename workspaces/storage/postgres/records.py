@@ -8,7 +8,7 @@ and collation are. An item without an expiry has `infinity`.
 A batch locks all its keys before it reads the first counter, and holds the locks until it has ended. The
 locks are advisory locks of PostgreSQL on hashes of the keys, taken in ascending order, shared for guards. So
 batches with a common key follow one another as in strict two-phase locking. None wait in a circle, and a
-condition can name an item that does not exist. ResultRow locks could not protect such an item.
+condition can name an item that does not exist. Row locks could not protect such an item.
 SERIALIZABLE could, but in a small table it also cancels batches that have nothing in common.
 
 A batch takes two round trips: begin, lock and read; then write and commit. Between them the conditions are
