@@ -164,7 +164,7 @@ def _deeds(directory: Path, meter: Meter) -> None:
         meter.of("file read over an API", lambda: notes.decided.read("MEMORY.md"))
         meter.of("recall", lambda: harness.workspaces.get("notes").recall.find("green tea"))
         meter.of("sync of one workspace, nothing changed", lambda: _synced(harness))
-        meter.of("user", lambda: rooms.users.create({"name": "Ada"}))
+        meter.of("user", lambda: rooms.users.add({"name": "Ada"}))
         meter.of("key", lambda: rooms.keys.create())
         meter.of("workspace", lambda: harness.workspaces.create("more"))
         meter.of("agent", lambda: harness.agents.create("more"))

@@ -140,7 +140,7 @@ class _Sdk:
 def _metered(model: Model) -> Model:
     records, clock = MemoryRecords(), SystemClock()
     accounts = Accounts(records, clock)
-    account = accounts.create({"name": "one"})
+    account = accounts.add({"name": "one"})
     ledger = Ledger(records, clock, own_prices)
     spender = UsageOwner(account.id, AgentId("agent_1"), account.owner_id)
     return MeteredModel(model, spender, ledger, AccountLimiter(records, clock, accounts, ledger))

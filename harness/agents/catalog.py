@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -40,7 +40,10 @@ def _nothing_also(agent: AgentRecord, before: AgentRecord | None) -> Sequence[Re
     return ()
 
 
-class AgentCatalog:
+class AgentCatalog(Catalog[AgentRecord]):
+    """The agents of an account. `delete` removes a record alone; `RecordDeletion.agent` also removes what
+    belongs to it."""
+
     def __init__(
         self,
         principal: Principal,
@@ -66,12 +69,12 @@ class AgentCatalog:
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
-        self._catalog = Catalog(
+        super().__init__(
             AGENTS,
             partition_of(principal.account_id),
             records,
             clock,
-            check=self._check,
+            check=self._check_config,
             also=also,
             may_change=principal.may_configure,
         )
@@ -111,39 +114,16 @@ class AgentCatalog:
         except AlreadyExists:  # another process was faster
             return self.get(name)
 
-    def add(self, fields: Mapping[str, Any]) -> AgentRecord:
-        """Create an agent from the fields of a record, as a program gives them."""
-        return self._catalog.create(fields)
-
-    def get(self, reference: str) -> AgentRecord:
-        return self._catalog.get(reference)
-
     def id_of(self, reference: str) -> AgentId:
         """Return the id of the agent with this id or name.
 
         Raises: NotFound.
         """
-        return self._catalog.get(reference).id
+        return self.get(reference).id
 
     def ids(self) -> Sequence[AgentId]:
         """Return the ids of all agents."""
-        return [agent.id for agent in self._catalog.list()]
-
-    def list(self) -> list[AgentRecord]:
-        return self._catalog.list()
-
-    def patch(self, reference: str, patch: Mapping[str, Any]) -> AgentRecord:
-        return self._catalog.patch(reference, patch)
-
-    def adopt(
-        self, stated: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
-    ) -> AgentRecord:
-        """See `Catalog.adopt`."""
-        return self._catalog.adopt(stated, instead_of=instead_of)
-
-    def forget(self, reference: str) -> AgentRecord:
-        """Delete the record alone. `RecordDeletion.agent` also deletes what belongs to it."""
-        return self._catalog.delete(reference)
+        return [agent.id for agent in self.list()]
 
     def mounting(self, workspace_id: WorkspaceId) -> list[AgentRecord]:
         """Return the agents that mount this workspace."""
@@ -254,7 +234,7 @@ class AgentCatalog:
         """
         return None if sandbox is None else self._sandboxes.get(sandbox)
 
-    def _check(self, record: AgentRecord, before: AgentRecord | None) -> None:
+    def _check_config(self, record: AgentRecord, before: AgentRecord | None) -> None:
         """Check the model, and the names, workspaces and sandboxes of the mounts.
 
         A reference that the record had before is not checked: its target may be deleted by now, or may
@@ -264,7 +244,7 @@ class AgentCatalog:
         """
         config, known = record.config, _references(before)
         check_names(config.tools, self._tool_names, within="config.tools")
-        self._check_names(record, before)
+        self._check_model_and_card(record, before)
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)
         names: set[str] = set()
@@ -285,7 +265,7 @@ class AgentCatalog:
                 rule = "is private: it is mounted by the setting `private`"
                 raise Refused(f"{field}.workspaceId", mount.workspace_id, rule)
 
-    def _check_names(self, record: AgentRecord, before: AgentRecord | None) -> None:
+    def _check_model_and_card(self, record: AgentRecord, before: AgentRecord | None) -> None:
         """Check the names of model and card, if they are new, and the prompt of a schedule.
 
         Raises: Refused, naming the field.

@@ -22,7 +22,7 @@ def create_defaults(services: PrincipalServices) -> None:
     if services.records.get(_mark(services)) is not None:
         return
     settings = services.settings
-    _make(lambda: services.sandboxes.create({"name": "default"}))
+    _make(lambda: services.sandboxes.add({"name": "default"}))
     _make(lambda: services.workspaces.create(settings.default_workspace))
     _make(
         lambda: services.agents.create(
@@ -51,7 +51,7 @@ def adopt_joined_account(services: PrincipalServices) -> None:
 
     The account has its defaults already. Only the sandbox belongs to this machine.
     """
-    _make(lambda: services.sandboxes.create({"name": "default"}))
+    _make(lambda: services.sandboxes.add({"name": "default"}))
     services.records.write(Put(_mark(services), {}, expect=ANY))
 
 

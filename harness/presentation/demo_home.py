@@ -87,7 +87,7 @@ class _Story:
         self._edit_by_hand(garden)
         self._leave_a_conflict(garden)
         self._wait_for_approval()
-        harness.rooms.users.create({"name": "Ben", "externalId": "ben@example.com"})
+        harness.rooms.users.add({"name": "Ben", "externalId": "ben@example.com"})
         harness.rooms.keys.create(label="watering script")
 
     def _add_facts(self, garden: Workspace, agent: AgentRecord) -> None:
@@ -198,9 +198,7 @@ class _Story:
 
     def _wait_for_approval(self) -> None:
         harness, waits = self._harness, self._story["waits"]
-        sandbox = harness.rooms.sandboxes.create(
-            {"name": "careful", "config": {"permission": "ask"}}
-        )
+        sandbox = harness.rooms.sandboxes.add({"name": "careful", "config": {"permission": "ask"}})
         name = self._story["agent"]["name"]
         harness.agents.patch(name, {"config": {"sandbox": sandbox.id}})
         self._model.script((ToolCall("toolu_demo_waits", "write", waits["writes"]),))

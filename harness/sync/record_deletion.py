@@ -115,7 +115,7 @@ class RecordDeletion:
         conversations = self.conversations.delete_with(record.id)
         runs = self.delete_runs(record.id)
         trash = self._private_workspaces(record.id)
-        self.agents.forget(record.id)
+        self.agents.delete(record.id)
         return DeletionReport(record.id, record.name, trash, conversations=conversations, runs=runs)
 
     def user(self, reference: str) -> DeletionReport:
@@ -148,7 +148,7 @@ class RecordDeletion:
         for agent in self.agents.list():
             conversations += self.conversations.delete_with(agent.id)
             runs += self.delete_runs(agent.id)
-            self.agents.forget(agent.id)
+            self.agents.delete(agent.id)
         trash = tuple(
             self.workspaces.delete(workspace.id) for workspace in self.workspaces.list(private=True)
         )
@@ -163,7 +163,7 @@ class RecordDeletion:
         self.forget_rules()
         self.ledger.forget(record.id)
         self.limiter.forget(record.id)
-        self.accounts.forget(record)
+        self.accounts.delete(record.id)
         return DeletionReport(record.id, record.name, trash, keys, conversations, runs)
 
     def _private_workspaces(self, owner_id: AgentId | UserId) -> tuple[Path, ...]:

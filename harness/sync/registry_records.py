@@ -192,7 +192,7 @@ class AgentAdapter:
         except NotFound:
             pass
         try:
-            return self.sandboxes.create({"name": name, "config": CONFINED}).id
+            return self.sandboxes.add({"name": name, "config": CONFINED}).id
         except AlreadyExists:  # another process created it at the same moment
             return self.sandboxes.get(name).id
 

@@ -147,7 +147,7 @@ def test_a_pending_call_of_a_deleted_agent_is_not_run(scripted: Scripted) -> Non
     harness.run("one", conversation="c1")
     conversation = harness.conversation("c1")
     agent = harness.agents.get("assistant")
-    harness.agents.forget("assistant")
+    harness.agents.delete("assistant")
     with pytest.raises(NotFound):
         harness.answer(conversation, Approval(call_id="w1", is_allowed=True))
     event = Event("a1", "c1", (Approval(call_id="w1", is_allowed=True),))

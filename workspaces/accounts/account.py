@@ -86,15 +86,19 @@ class AccountRecord(StrictModel):
 ACCOUNTS = RecordKind("account", "acct", AccountRecord, fixed=("ownerId",))
 
 
-class Accounts:
+class Accounts(Catalog[AccountRecord]):
     """The accounts of a home, for the operator of the home."""
 
     def __init__(self, records: RecordStore, clock: Clock) -> None:
-        self._records = records
-        self._clock = clock
-        self._catalog = Catalog(ACCOUNTS, PARTITION, records, clock)
+        super().__init__(ACCOUNTS, PARTITION, records, clock)
 
-    def create(self, fields: Mapping[str, Any], *, owner_name: str = "owner") -> AccountRecord:
+    def add(
+        self,
+        fields: Mapping[str, Any],
+        *,
+        record_id: str | None = None,
+        owner_name: str = "owner",
+    ) -> AccountRecord:
         """Create an account and its owner.
 
         The account's record is written last. Records that a crash leaves before are unreachable and
@@ -102,27 +106,12 @@ class Accounts:
         """
         if "ownerId" in fields:
             raise Refused("ownerId", fields["ownerId"], "is set by the system")
-        account_id, owner_id = AccountId(new_id("acct")), UserId(new_id("usr"))
+        account_id, owner_id = AccountId(record_id or new_id("acct")), UserId(new_id("usr"))
         account = {**fields, "ownerId": owner_id}
-        self._catalog.check_new(account)
+        self.check_new(account)
         users = Users(account_id, self._records, self._clock)
-        users.create({"name": owner_name}, record_id=owner_id)
-        return self._catalog.create(account, record_id=account_id)
-
-    def get(self, reference: str) -> AccountRecord:
-        return self._catalog.get(reference)
-
-    def list(self) -> list[AccountRecord]:
-        return self._catalog.list()
-
-    def patch(self, reference: str, patch: Mapping[str, Any]) -> AccountRecord:
-        return self._catalog.patch(reference, patch)
-
-    def adopt(
-        self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
-    ) -> AccountRecord:
-        """Store an account record of another machine. See `Catalog.adopt`."""
-        return self._catalog.adopt(fields, instead_of=instead_of)
+        users.add({"name": owner_name}, record_id=owner_id)
+        return super().add(account, record_id=account_id)
 
     def default(self) -> AccountRecord:
         """Return the default account. The first caller creates it.
@@ -175,11 +164,12 @@ class Accounts:
         user = Users(account_id, self._records, self._clock).get(user_id)
         return owner.as_user(user, may_configure=False)
 
-    def forget(self, account: AccountRecord) -> None:
+    def delete(self, reference: str) -> AccountRecord:
         """Delete the account's record and all other records in its partition.
 
         The caller has already deleted the data that those records describe.
         """
+        account = self.get(reference)
         users = f"{partition_of(account.id)} / user"
         items = with_prefix(self._records, partition_of(account.id), "")
         for item in items:
@@ -188,15 +178,16 @@ class Accounts:
         pointer = self._records.get(DEFAULT_ACCOUNT)
         if pointer is not None and pointer.value["id"] == account.id:
             self._records.write(Delete(DEFAULT_ACCOUNT, expect=pointer.counter))
-        self._catalog.delete(account.id)
+        super().delete(account.id)
         # Users last: an account that can be found has its owner, so the call can be repeated.
         for item in items:
             self._records.write(Delete(item.key))
+        return account
 
     def _create_default(self) -> AccountRecord:
         """Create the default account, or return the one that an interrupted call has created."""
         try:
-            return self.create({"name": "default"})
+            return self.add({"name": "default"})
         except AlreadyExists:  # the interrupted call did not write the pointer to it
             return self.get("default")
 

@@ -98,7 +98,7 @@ class Catalog(Generic[R]):
             raise AlreadyExists(self._kind.name, handle.value)
         return record
 
-    def create(self, fields: Mapping[str, Any], *, record_id: str | None = None) -> R:
+    def add(self, fields: Mapping[str, Any], *, record_id: str | None = None) -> R:
         self._check_right("create")
         record = self._new(fields, record_id)
         handle = self._handle(record)

@@ -42,7 +42,7 @@ class UserRecord(StrictModel):
 USERS = RecordKind("user", "usr", UserRecord, handles=("external_id", "name"))
 
 
-class Users:
+class Users(Catalog[UserRecord]):
     def __init__(
         self,
         account_id: AccountId,
@@ -54,40 +54,26 @@ class Users:
     ) -> None:
         """Store the dependencies. `only` is the single user that the caller can see; others are not found."""
         self._only = only
-        self._catalog = Catalog(
-            USERS, partition_of(account_id), records, clock, may_change=may_change
-        )
+        super().__init__(USERS, partition_of(account_id), records, clock, may_change=may_change)
 
-    def create(self, fields: Mapping[str, Any], *, record_id: UserId | None = None) -> UserRecord:
+    def add(self, fields: Mapping[str, Any], *, record_id: str | None = None) -> UserRecord:
         """Create a user. Without a name it is named after its external id."""
         external = fields.get("externalId")
         default = {"name": external[:NAME_CHARACTERS_MAX]} if isinstance(external, str) else {}
-        return self._catalog.create({**default, **fields}, record_id=record_id)
+        return super().add({**default, **fields}, record_id=record_id)
 
-    def get(self, reference: str) -> UserRecord:
+    def get(self, reference: str, *, by: tuple[str, ...] | None = None) -> UserRecord:
         """Return the user with this id or external id, or with this name and no external id.
 
         Raises: NotFound if there is none or the caller cannot see it.
         """
-        user = self._catalog.get(reference)
+        user = super().get(reference, by=by)
         if self._only not in (None, user.id):
             raise NotFound(USERS.name, reference)
         return user
 
     def list(self) -> list[UserRecord]:
-        return self._catalog.list() if self._only is None else [self._catalog.get(self._only)]
-
-    def patch(self, reference: str, patch: Mapping[str, Any]) -> UserRecord:
-        return self._catalog.patch(reference, patch)
-
-    def adopt(
-        self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None
-    ) -> UserRecord:
-        """Store a user record of another machine. See `Catalog.adopt`."""
-        return self._catalog.adopt(fields, instead_of=instead_of)
-
-    def delete(self, reference: str) -> UserRecord:
-        return self._catalog.delete(reference)
+        return super().list() if self._only is None else [self.get(self._only)]
 
     def named_by_platform(self, reference: str, *, autocreate: bool) -> UserRecord:
         """Return the user with this id or external id of a platform; create it on first use.
@@ -97,11 +83,11 @@ class Users:
         Raises: NotFound if the user does not exist and may not be created.
         """
         try:
-            return self._catalog.get(reference, by=("external_id",))
+            return super().get(reference, by=("external_id",))
         except NotFound:
             if not autocreate or looks_like_id(reference):
                 raise
         try:
-            return self.create({"externalId": reference})
+            return self.add({"externalId": reference})
         except AlreadyExists:  # another process created it at the same time
             return self.get(reference)

@@ -139,7 +139,7 @@ class Workspaces:
         self._catalog.check_new(fields)
         workspace_id = WorkspaceId(new_id("ws"))
         self._make_storage(workspace_id)
-        record = self._catalog.create(fields, record_id=workspace_id)
+        record = self._catalog.add(fields, record_id=workspace_id)
         self._note_card(record)
         workspace = self.open(record)
         workspace.plant(files, by=self._principal.author("api"))
@@ -209,7 +209,7 @@ class Workspaces:
         try:
             self._make_storage(workspace_id)
             fields = {"name": workspace_id, "config": self._with_storage({})}
-            self._note_card(self._private_catalog.create(fields, record_id=workspace_id))
+            self._note_card(self._private_catalog.add(fields, record_id=workspace_id))
         except AlreadyExists:
             pass  # another process created it at the same time
         return self.get(workspace_id)
@@ -259,7 +259,7 @@ class Workspaces:
         workspace_id = WorkspaceId(new_id("ws"))
         bring(self._namespace(workspace_id))
         self._make_storage(workspace_id)
-        record = self._catalog.create(fields, record_id=workspace_id)
+        record = self._catalog.add(fields, record_id=workspace_id)
         self._note_card(record)
         return record
 

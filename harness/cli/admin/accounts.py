@@ -47,7 +47,7 @@ def create_account(
     from harness.bootstrap.first_start import create_defaults
 
     with opened(home, as_json=as_json) as harness:
-        account = harness.house.accounts.create({"name": name})
+        account = harness.house.accounts.add({"name": name})
         services = harness.house.rooms(harness.house.accounts.owner(account))
         create_defaults(services)
         _, secret = services.keys.create(label="first")
@@ -131,7 +131,7 @@ def create_user(
     options = {"name": name, "externalId": external_id}
     fields = {key: value for key, value in options.items() if value is not None}
     with opened(home, as_json=as_json) as harness:
-        print_record(harness.rooms.users.create(fields).as_json(), as_json=as_json)
+        print_record(harness.rooms.users.add(fields).as_json(), as_json=as_json)
 
 
 @user_app.command("list")

@@ -56,7 +56,7 @@ def create(
         "config": as_config(config, mode=mode, network=network, permission=permission),
     }
     with opened(home, as_json=as_json) as harness:
-        record = harness.rooms.sandboxes.create(fields)
+        record = harness.rooms.sandboxes.add(fields)
         print_record(record.as_json(), as_json=as_json)
 
 

@@ -32,7 +32,7 @@ def test_an_agent_created_over_the_api_has_no_sandbox_unless_its_configuration_n
 def test_the_sandbox_of_a_mount_overrides_the_agents_and_null_means_none(harness: Harness) -> None:
     agent = harness.agents.create("one", workspaces=["notes"])
     (mount,) = agent.as_json()["config"]["workspaces"]
-    locked = harness.rooms.sandboxes.create({"name": "locked", "config": {"mode": "ro"}})
+    locked = harness.rooms.sandboxes.add({"name": "locked", "config": {"mode": "ro"}})
     for sandbox in (None, locked.id):
         patch = {"config": {"workspaces": [{**mount, "sandbox": sandbox}]}}
         agent = harness.agents.patch(agent.id, patch)

@@ -39,7 +39,7 @@ class House:
         self.clock = clock
         self.accounts = Accounts(records, clock)
         stated = {"name": "one", "config": {"limits": limits}}
-        self.account: AccountRecord = self.accounts.create(stated)
+        self.account: AccountRecord = self.accounts.add(stated)
         self.ledger = Ledger(records, clock, own_prices)
 
     def allowance(self) -> AccountLimiter:

@@ -219,7 +219,7 @@ def test_adoption_waits_for_no_server_but_names_it(home: Path) -> None:
 
 def test_a_home_whose_only_account_was_deleted_is_not_lost(home: Path) -> None:
     with Harness.open(home) as harness:
-        harness.house.accounts.create({"name": "second"})
+        harness.house.accounts.add({"name": "second"})
         harness.deletion.account()
     with Harness.open(home) as harness, pytest.raises(NotFound):
         harness.workspaces.get("garden")

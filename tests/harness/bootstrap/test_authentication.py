@@ -50,8 +50,8 @@ def test_naming_an_unknown_user_creates_none_when_autocreate_is_off(
 
 
 def test_a_users_key_acts_only_as_that_user(harness: Harness, access: Access) -> None:
-    alice = harness.rooms.users.create({"externalId": "alice"})
-    harness.rooms.users.create({"externalId": "bob"})
+    alice = harness.rooms.users.add({"externalId": "alice"})
+    harness.rooms.users.add({"externalId": "bob"})
     _, secret = harness.rooms.keys.create(user_id=alice.id)
     principal = access.principal_of(secret)
     assert (principal.user_id, principal.may_configure) == (alice.id, False)
@@ -75,7 +75,7 @@ def test_an_invalid_key_is_unauthorized(access: Access, secret: str) -> None:
 
 
 def test_the_key_of_a_deleted_user_is_unauthorized(harness: Harness, access: Access) -> None:
-    alice = harness.rooms.users.create({"externalId": "alice"})
+    alice = harness.rooms.users.add({"externalId": "alice"})
     _, secret = harness.rooms.keys.create(user_id=alice.id)
     harness.rooms.users.delete(alice.id)  # the record alone: as a deletion that was interrupted
     with pytest.raises(Unauthorized):
@@ -84,10 +84,10 @@ def test_the_key_of_a_deleted_user_is_unauthorized(harness: Harness, access: Acc
 
 def test_the_key_of_a_deleted_account_is_unauthorized(harness: Harness, access: Access) -> None:
     accounts = harness.house.accounts
-    account = accounts.create({"name": "other"})
+    account = accounts.add({"name": "other"})
     _, secret = harness.house.rooms(accounts.owner(account)).keys.create()
     assert access.principal_of(secret).account_id == account.id
-    accounts.forget(account)
+    accounts.delete(account.id)
     with pytest.raises(Unauthorized):
         access.principal_of(secret)
 
@@ -95,7 +95,7 @@ def test_the_key_of_a_deleted_account_is_unauthorized(harness: Harness, access: 
 def test_a_user_is_forbidden_to_change_records_of_the_account(
     harness: Harness, access: Access
 ) -> None:
-    alice = harness.rooms.users.create({"externalId": "alice"})
+    alice = harness.rooms.users.add({"externalId": "alice"})
     _, secret = harness.rooms.keys.create(user_id=alice.id)
     rooms = harness.house.rooms(access.principal_of(secret))
     agent = harness.agents.get("assistant")
@@ -105,8 +105,8 @@ def test_a_user_is_forbidden_to_change_records_of_the_account(
         lambda: rooms.workspaces.create("mine"),
         lambda: rooms.workspaces.patch("notes", {"name": "mine"}),
         lambda: rooms.workspaces.delete("notes"),
-        lambda: rooms.sandboxes.create({"name": "mine"}),
-        lambda: rooms.users.create({"name": "mine"}),
+        lambda: rooms.sandboxes.add({"name": "mine"}),
+        lambda: rooms.users.add({"name": "mine"}),
         lambda: rooms.keys.create(),
         lambda: rooms.deletion.agent(agent.id),
         lambda: rooms.deletion.workspace("notes", force=True),
@@ -121,8 +121,8 @@ def test_a_user_is_forbidden_to_change_records_of_the_account(
 
 
 def test_private_workspaces_of_another_user_are_not_found(harness: Harness, access: Access) -> None:
-    alice = harness.rooms.users.create({"externalId": "alice"})
-    bob = harness.rooms.users.create({"externalId": "bob"})
+    alice = harness.rooms.users.add({"externalId": "alice"})
+    bob = harness.rooms.users.add({"externalId": "bob"})
     agent = harness.agents.create("diarist", private="rw")
     _, account_key = harness.rooms.keys.create()
     _, alices_key = harness.rooms.keys.create(user_id=alice.id)

@@ -109,15 +109,15 @@ def test_a_home_with_its_own_data_is_refused_with_a_remedy(
             clock.advance(1)
             rooms.agents.patch("assistant", {"config": {"system": "x"}})
         case "sandbox":
-            rooms.sandboxes.create({"name": "open"})
+            rooms.sandboxes.add({"name": "open"})
         case "user":
-            rooms.users.create({"name": "Ann"})
+            rooms.users.add({"name": "Ann"})
         case "key":
             rooms.keys.create()
         case "talked":
             other.harness.run("hello", conversation="c1")
         case _:
-            other.harness.house.accounts.create({"name": "second"})
+            other.harness.house.accounts.add({"name": "second"})
     before = other.texts("notes")
     with pytest.raises(Refused) as refused:
         joined_home(tmp_path / "b", prefix)

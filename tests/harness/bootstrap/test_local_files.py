@@ -50,7 +50,7 @@ def test_the_owner_and_the_workspaces_are_those_of_the_whole_home(home: Path) ->
 
 def test_an_account_is_found_by_its_name(home: Path) -> None:
     with Harness.open(home) as harness:
-        harness.house.accounts.create({"name": "firm"})
+        harness.house.accounts.add({"name": "firm"})
         owner = harness.house.accounts.owner(harness.house.accounts.get("firm"))
     with opened(home, "firm") as files:
         assert files.principal == owner

@@ -210,7 +210,7 @@ def test_another_users_conversation_reaches_that_user_alone(scripted: Scripted) 
     mine = fact("tone", "Wants short answers.", scope="agent")
     harness, model = scripted("a", saves(told, mine), "mine", "theirs")
     configure(harness, memoryEnabled=True, private="off")
-    eve = harness.rooms.users.create({"name": "Eve"})
+    eve = harness.rooms.users.add({"name": "Eve"})
     theirs = Harness(harness.house, harness.rooms.principal.as_user(eve, may_configure=False))
     theirs.learn(said(theirs))
     assert agents_rows(theirs) == {"auto:their-city": told["value"], "auto:tone": mine["value"]}
@@ -225,7 +225,7 @@ def test_another_users_words_are_shared_where_the_agent_says_so(scripted: Script
     mine = fact("tone", "Wants short answers.", scope="agent")
     harness, _ = scripted("a", saves(fact(), mine))
     configure(harness, memoryEnabled=True, extract={"shared": True})
-    eve = harness.rooms.users.create({"name": "Eve"})
+    eve = harness.rooms.users.add({"name": "Eve"})
     theirs = Harness(harness.house, harness.rooms.principal.as_user(eve, may_configure=False))
     theirs.learn(said(theirs))
     assert list(rows(harness)) == ["auto:orders-database"]

@@ -187,7 +187,7 @@ def test_no_pass_reads_half_of_a_turn(clocked: Opened) -> None:
 def test_the_job_of_another_users_conversation_acts_as_that_user(scripted: Scripted) -> None:
     harness, _ = scripted("a", saves(fact()))
     configure(harness, memoryEnabled=True)
-    eve = harness.rooms.users.create({"name": "Eve"})
+    eve = harness.rooms.users.add({"name": "Eve"})
     theirs = Harness(harness.house, harness.rooms.principal.as_user(eve, may_configure=False))
     due_now(harness, said(theirs))
     assert harness.run_jobs().failed == 0

@@ -323,7 +323,7 @@ def test_memories_are_listed_by_every_filter(person: Person) -> None:
 def test_another_user_finds_nothing_of_an_archive(person: Person) -> None:
     done = person.memorize(groundings=[{"quote": "called heron"}])
     house, principal = person.harness.house, person.harness.rooms.principal
-    other = person.harness.rooms.users.create({"name": "bea"})
+    other = person.harness.rooms.users.add({"name": "bea"})
     theirs = house.rooms(principal.as_user(other, may_configure=False)).memorizer
     assert theirs.archives.list() == []
     for reference in (done.archive.id, THREAD):
@@ -340,7 +340,7 @@ def test_another_user_finds_nothing_of_an_archive(person: Person) -> None:
 
 def test_a_deleted_users_archives_go(person: Person) -> None:
     principal = person.harness.rooms.principal
-    other = person.harness.rooms.users.create({"name": "bea"})
+    other = person.harness.rooms.users.add({"name": "bea"})
     theirs = person.harness.house.rooms(principal.as_user(other, may_configure=False)).memorizer
     request = MemorizeRequest(conversation_id=THREAD, content="x")
     theirs.memorize(request, by=Author("b", "b", "memorize"), local=person.local)

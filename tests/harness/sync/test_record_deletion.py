@@ -35,7 +35,7 @@ def test_a_sandbox_used_by_an_agent_is_deleted_only_with_force(harness: Harness)
 
 
 def test_a_sandbox_used_by_a_mount_is_not_deleted_without_force(harness: Harness) -> None:
-    extra = harness.rooms.sandboxes.create({"name": "extra"})
+    extra = harness.rooms.sandboxes.add({"name": "extra"})
     notes = harness.workspaces.get("notes")
     mount = {"name": "n", "workspaceId": notes.record.id, "sandbox": extra.id}
     harness.agents.add({"name": "second", "config": {"workspaces": [mount]}})
@@ -49,8 +49,8 @@ def test_a_turn_runs_without_the_mount_of_a_deleted_workspace(harness: Harness) 
 
 
 def test_deleting_a_user_deletes_its_keys_and_private_workspaces(harness: Harness) -> None:
-    alice = harness.rooms.users.create({"externalId": "alice"})
-    bob = harness.rooms.users.create({"externalId": "bob"})
+    alice = harness.rooms.users.add({"externalId": "alice"})
+    bob = harness.rooms.users.add({"externalId": "bob"})
     agent = harness.agents.create("diarist", private="rw")
     access = Access(harness.house)
     _, account_key = harness.rooms.keys.create()
@@ -76,7 +76,7 @@ def test_the_owner_of_an_account_cannot_be_deleted(harness: Harness) -> None:
 
 def test_deleting_an_account_deletes_all_its_records_and_no_other_account(harness: Harness) -> None:
     accounts, access = harness.house.accounts, Access(harness.house)
-    account = accounts.create({"name": "platform"})
+    account = accounts.add({"name": "platform"})
     rooms = harness.house.rooms(accounts.owner(account))
     _, secret = rooms.keys.create()
     workspace = rooms.workspaces.create("shared")

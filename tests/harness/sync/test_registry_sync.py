@@ -161,7 +161,7 @@ def test_private_workspaces_are_synced_with_their_user_or_agent(a: Laptop, b: La
 
 
 def test_users_are_synced_with_their_external_ids(a: Laptop, b: Laptop) -> None:
-    user = a.harness.rooms.users.create({"externalId": "ann@example.com", "name": "Ann"})
+    user = a.harness.rooms.users.add({"externalId": "ann@example.com", "name": "Ann"})
     a.follow()
     b.follow()
     assert b.harness.rooms.users.get("ann@example.com") == user
@@ -178,7 +178,7 @@ def test_users_are_synced_with_their_external_ids(a: Laptop, b: Laptop) -> None:
 def test_a_sandbox_is_synced_by_name_and_created_read_only_without_network(
     a: Laptop, b: Laptop
 ) -> None:
-    a.harness.rooms.sandboxes.create({"name": "open", "config": {"network": "host"}})
+    a.harness.rooms.sandboxes.add({"name": "open", "config": {"network": "host"}})
     a.harness.agents.create("networker", workspaces=["notes"], sandbox="open")
     a.sync()
     b.sync()

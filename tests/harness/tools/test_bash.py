@@ -213,7 +213,7 @@ def test_bash_mounts_together_the_workspaces_that_share_a_sandbox_record(harness
     names = ("first", "second", "third", "fourth")
     made = [harness.workspaces.create(f"together {name}") for name in names]
     for sandbox, config in (("read", {"mode": "ro"}), ("another", {})):
-        harness.rooms.sandboxes.create({"name": sandbox, "config": config})
+        harness.rooms.sandboxes.add({"name": sandbox, "config": config})
     mounts = [
         mount(harness, "first", made[0]),
         mount(harness, "second", made[1]),
@@ -268,7 +268,7 @@ def test_a_running_writable_command_holds_the_writer_lock(
 def test_a_read_only_command_does_not_need_the_writer_lock(
     harness: Harness, workspace: Workspace
 ) -> None:
-    record = harness.rooms.sandboxes.create({"name": "reader", "config": {"mode": "ro"}})
+    record = harness.rooms.sandboxes.add({"name": "reader", "config": {"mode": "ro"}})
     desk, loop = desk_of(harness, [mount(harness, "w", workspace, record.id)]), LoopThread()
     with WriterLock(harness.settings.home.lock(workspace.namespace)).hold("other", wait_s=0):
         assert "# Memory" in called(loop, desk, "bash", {"command": "cat MEMORY.md"}).text
@@ -295,8 +295,8 @@ def test_a_cancelled_command_is_ended_and_its_changes_become_a_revision(
 
 def test_bash_uses_the_limits_of_the_sandbox_record(harness: Harness, workspace: Workspace) -> None:
     limits = {"processes": 8, "outputBytes": 1024, "memoryBytes": 64 * 2**20}
-    short = harness.rooms.sandboxes.create({"name": "short", "config": {"limits": {"seconds": 1}}})
-    small = harness.rooms.sandboxes.create({"name": "small", "config": {"limits": limits}})
+    short = harness.rooms.sandboxes.add({"name": "short", "config": {"limits": {"seconds": 1}}})
+    small = harness.rooms.sandboxes.add({"name": "small", "config": {"limits": limits}})
     loop = LoopThread()
     desk = desk_of(harness, [mount(harness, "w", workspace, short.id)])
     assert "ended after 1 s" in called(loop, desk, "bash", {"command": "sleep 600"}).text

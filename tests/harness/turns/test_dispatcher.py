@@ -575,7 +575,7 @@ def test_a_turn_of_a_deleted_agent_is_reported_as_failed(rooms: PrincipalService
     rooms.dispatcher.leases.release(lease)
     conversation = conversation_of(rooms, "c1")
     agent_id = conversation.agent_id
-    rooms.agents.forget("assistant")
+    rooms.agents.delete("assistant")
     run(rooms.dispatcher.look_after(conversation.id))
     assert rooms.dispatcher.status(agent_id, "one").state == "failed"
 

@@ -32,24 +32,24 @@ def test_the_default_account_of_a_home_is_created_on_first_use(
 
 
 def test_a_new_account_has_its_own_owner(accounts: Accounts) -> None:
-    first, second = accounts.create({"name": "one"}), accounts.create({"name": "two"})
+    first, second = accounts.add({"name": "one"}), accounts.add({"name": "two"})
     assert accounts.owner(first).account_id == first.id
     assert accounts.owner(first).user_id != accounts.owner(second).user_id
     assert [account.name for account in accounts.list()] == ["one", "two"]
 
 
 def test_two_accounts_cannot_share_a_name(accounts: Accounts) -> None:
-    accounts.create({"name": "one"})
+    accounts.add({"name": "one"})
     with pytest.raises(AlreadyExists):
-        accounts.create({"name": " one "})
+        accounts.add({"name": " one "})
 
 
 @pytest.mark.parametrize("field", ["id", "ownerId", "createdAt", "updatedAt", "colour"])
 def test_the_system_fields_of_an_account_cannot_be_set(accounts: Accounts, field: str) -> None:
     with pytest.raises(Refused) as made:
-        accounts.create({"name": "one", field: "usr_1"})
+        accounts.add({"name": "one", field: "usr_1"})
     assert made.value.field == field
-    account = accounts.create({"name": "one"})
+    account = accounts.add({"name": "one"})
     with pytest.raises(Refused) as patched:
         accounts.patch(account.id, {field: "usr_1"})
     assert patched.value.field == field
@@ -59,9 +59,9 @@ def test_the_system_fields_of_an_account_cannot_be_set(accounts: Accounts, field
 def test_a_forgotten_account_leaves_no_record_in_its_partition(
     accounts: Accounts, records: MemoryRecords, clock: ManualClock
 ) -> None:
-    account, other = accounts.create({"name": "one"}), accounts.create({"name": "two"})
-    Users(account.id, records, clock).create({"externalId": "alice"})
-    accounts.forget(account)
+    account, other = accounts.add({"name": "one"}), accounts.add({"name": "two"})
+    Users(account.id, records, clock).add({"externalId": "alice"})
+    accounts.delete(account.id)
     with pytest.raises(NotFound):
         accounts.get(account.id)
     assert records.scan(f"account:{account.id}") == []
@@ -72,10 +72,10 @@ def test_a_deleted_default_account_is_replaced_by_a_new_default_account(
     accounts: Accounts, records: MemoryRecords, clock: ManualClock
 ) -> None:
     first = accounts.default()
-    accounts.forget(first)
+    accounts.delete(first.id)
     assert default_owner(records, clock).account_id != first.id
 
 
 def test_an_interrupted_creation_of_the_default_account_is_completed(accounts: Accounts) -> None:
-    account = accounts.create({"name": "default"})
+    account = accounts.add({"name": "default"})
     assert accounts.default() == account

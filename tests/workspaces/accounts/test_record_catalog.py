@@ -162,7 +162,7 @@ def test_an_existing_name_with_invisible_characters_stays_and_new_names_are_refu
         with pytest.raises(Refused, match=rf"U\+{ord(name[1]):04X}"):
             users.patch("x-1", {"name": name})
         with pytest.raises(Refused, match=rf"U\+{ord(name[1]):04X}"):
-            users.create({"name": name})
+            users.add({"name": name})
 
 
 def test_an_adopted_record_of_another_machine_is_found_by_its_new_name(
@@ -174,7 +174,7 @@ def test_an_adopted_record_of_another_machine_is_found_by_its_new_name(
     assert users.get("Anna").updated_at == LATER
     with pytest.raises(NotFound):
         users.get("Ann")
-    users.create({"name": "Ann"})
+    users.add({"name": "Ann"})
 
 
 def test_adopting_a_record_conflicts_if_the_record_to_replace_has_changed(
@@ -194,7 +194,7 @@ def test_an_adopted_record_is_validated_and_cannot_take_a_used_name(
     clock: ManualClock,
 ) -> None:
     users = catalog(clock)
-    users.create({"name": "Ann"})
+    users.add({"name": "Ann"})
     with pytest.raises(AlreadyExists):
         users.adopt(stated("Ann"), instead_of=None)
     users.adopt(stated("Eve"), instead_of=None)

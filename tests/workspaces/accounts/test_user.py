@@ -22,13 +22,13 @@ def users(records: MemoryRecords, clock: ManualClock) -> Users:
 
 
 def test_a_user_is_found_by_its_id_and_by_its_external_id(users: Users) -> None:
-    alice = users.create({"externalId": "auth0|7", "name": "Alice"})
+    alice = users.add({"externalId": "auth0|7", "name": "Alice"})
     assert users.get(alice.id) == users.get("auth0|7") == alice
 
 
 def test_users_with_external_ids_may_share_a_name(users: Users) -> None:
-    first = users.create({"externalId": "7", "name": "Alice"})
-    second = users.create({"externalId": "8", "name": "Alice"})
+    first = users.add({"externalId": "7", "name": "Alice"})
+    second = users.add({"externalId": "8", "name": "Alice"})
     assert [user.id for user in users.list()] in ([first.id, second.id], [second.id, first.id])
     with pytest.raises(NotFound):
         users.get("Alice")
@@ -37,13 +37,13 @@ def test_users_with_external_ids_may_share_a_name(users: Users) -> None:
 def test_external_ids_are_unique_and_so_are_names_of_users_without_an_external_id(
     users: Users,
 ) -> None:
-    users.create({"externalId": "7"})
-    users.create({"name": "Bob"})
+    users.add({"externalId": "7"})
+    users.add({"name": "Bob"})
     with pytest.raises(AlreadyExists):
-        users.create({"externalId": "7", "name": "another"})
+        users.add({"externalId": "7", "name": "another"})
     with pytest.raises(AlreadyExists):
-        users.create({"name": "Bob"})
-    users.create({"externalId": "Bob"})  # an id of the platform's is no name
+        users.add({"name": "Bob"})
+    users.add({"externalId": "Bob"})  # an id of the platform's is no name
 
 
 def test_a_user_is_created_when_a_platform_first_names_an_external_id(users: Users) -> None:
@@ -60,7 +60,7 @@ def test_a_user_is_not_created_if_autocreate_is_off(users: Users) -> None:
 
 
 def test_a_platform_user_named_owner_is_not_the_account_owner(users: Users) -> None:
-    owner = users.create({"name": "owner"})
+    owner = users.add({"name": "owner"})
     assert users.named_by_platform("owner", autocreate=True).id != owner.id
 
 
@@ -69,14 +69,14 @@ def test_an_external_id_that_looks_like_a_user_id_is_refused(users: Users) -> No
     with pytest.raises(NotFound):
         users.named_by_platform(foreign, autocreate=True)
     with pytest.raises(Refused) as caught:
-        users.create({"externalId": foreign})
+        users.add({"externalId": foreign})
     assert caught.value.field == "externalId"
 
 
 @pytest.mark.parametrize("bad", ["", "two\nlines", "x" * (EXTERNAL_ID_CHARACTERS_MAX + 1), 7])
 def test_a_bad_external_id_is_refused(users: Users, bad: object) -> None:
     with pytest.raises(Refused) as caught:
-        users.create({"externalId": bad, "name": "someone"})
+        users.add({"externalId": bad, "name": "someone"})
     assert caught.value.field == "externalId"
 
 
@@ -86,7 +86,7 @@ def test_a_user_is_created_for_an_external_id_of_the_maximum_length(users: Users
 
 
 def test_a_user_that_gains_an_external_id_is_found_only_by_the_external_id(users: Users) -> None:
-    bob = users.create({"name": "Bob"})
+    bob = users.add({"name": "Bob"})
     users.patch("Bob", {"externalId": "9"})
     assert users.get("9").id == bob.id
     with pytest.raises(NotFound):
@@ -98,11 +98,11 @@ def test_a_user_that_gains_an_external_id_is_found_only_by_the_external_id(users
 def test_a_principal_that_may_not_change_users_is_forbidden_to(
     users: Users, records: MemoryRecords, clock: ManualClock
 ) -> None:
-    bob = users.create({"name": "Bob"})
+    bob = users.add({"name": "Bob"})
     reader = Users(AccountId("acct_1"), records, clock, may_change=False)
     assert reader.get("Bob") == bob
     for attempt in (
-        lambda: reader.create({"name": "Eve"}),
+        lambda: reader.add({"name": "Eve"}),
         lambda: reader.patch("Bob", {"name": "Eve"}),
         lambda: reader.delete("Bob"),
     ):

@@ -63,7 +63,7 @@ def users_page(request: Request, caller: Caller) -> Response:
 @router.post("/users", response_model=None)
 def create_user(request: Request, caller: Caller, form: Form) -> Response:
     outer = form.text("externalId")
-    caller.users.create({"name": form.text("name"), **({"externalId": outer} if outer else {})})
+    caller.users.add({"name": form.text("name"), **({"externalId": outer} if outer else {})})
     return led_to(request, "/users", said="created")
 
 

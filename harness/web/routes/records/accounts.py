@@ -108,7 +108,7 @@ def delete_account(caller: Caller) -> Json:
 
 
 def _create(application: Application, fields: JsonObject) -> Json:
-    account = application.accounts.create(fields)
+    account = application.accounts.add(fields)
     services = application.rooms(application.accounts.owner(account))
     _, key = services.keys.create(label="first")
     return Json({**account.as_json(), "key": key}, 201)

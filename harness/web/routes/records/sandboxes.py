@@ -19,7 +19,7 @@ router = record_router(
             "updatedAt": "2026-11-18T14:03:18.875130Z",
         },
         patch={"config": {"mode": "rw"}},
-        create=lambda services, fields: services.sandboxes.create(fields),
+        create=lambda services, fields: services.sandboxes.add(fields),
         list=lambda services: services.sandboxes.list(),
         get=lambda services, reference: services.sandboxes.get(reference),
         change=lambda services, reference, patch: services.sandboxes.patch(reference, patch),

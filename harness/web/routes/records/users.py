@@ -27,7 +27,7 @@ router = record_router(
             "updatedAt": "2026-11-18T14:03:18.875130Z",
         },
         patch={"name": "Ada L."},
-        create=lambda services, fields: services.users.create(fields),
+        create=lambda services, fields: services.users.add(fields),
         list=lambda services: services.users.list(),
         get=lambda services, reference: services.users.get(reference),
         change=lambda services, reference, patch: services.users.patch(reference, patch),

@@ -178,7 +178,7 @@ def test_log_groups_revisions_by_conversation_with_the_users_message(home: Path)
     with Harness.open(home) as harness:
         revision = harness.workspaces.get("notes").log()[1]
         assert TurnReasons(lambda: harness.rooms.conversations).why(revision)
-        other = harness.rooms.users.create({"name": "other"})
+        other = harness.rooms.users.add({"name": "other"})
         stranger = harness.rooms.principal.as_user(other, may_configure=False)
         theirs = harness.house.rooms(stranger).conversations
         assert TurnReasons(lambda: theirs).why(revision) is None

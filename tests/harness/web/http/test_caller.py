@@ -232,7 +232,7 @@ def test_an_address_with_a_wrong_token_is_401_and_names_the_remedy(site: Site, t
 def test_a_custom_authenticate_function_replaces_account_keys(tmp_path: Path) -> None:
     with Harness.open(tmp_path / "home") as harness:
         house = harness.house
-        acme = house.accounts.owner(house.accounts.create({"name": "acme"}))
+        acme = house.accounts.owner(house.accounts.add({"name": "acme"}))
 
         async def authenticate(request: Request) -> Principal | None:
             return acme if request.headers.get("x-session") == "42" else None

@@ -125,7 +125,7 @@ def test_nobody_but_the_owner_sees_decisions(site: Site, model: ScriptedModel) -
     for path in (f"/runs/{run.id}/outcome", f"/runs/{run.id}/re-examine"):
         assert acme.post(path, do="clear").status_code == 404
     rooms = site.harness.rooms
-    user = rooms.users.create({"name": "Ben"})
+    user = rooms.users.add({"name": "Ben"})
     ben = visitor(site, rooms.keys.create(user_id=user.id)[1])
     ben.get("/decisions", 403)
     assert ">Decisions<" not in ben.get("/")

@@ -63,7 +63,7 @@ def test_editing_a_file_with_a_conflict(
 @every_way
 def test_a_chat_with_an_approval(browser: Browser, stage: Stage, hands: Hands, width: int) -> None:
     rooms, puppet = stage.harness.rooms, stage.puppet
-    sandbox = rooms.sandboxes.create({"name": "careful", "config": {"permission": "ask"}})
+    sandbox = rooms.sandboxes.add({"name": "careful", "config": {"permission": "ask"}})
     agent = rooms.agents.create("gardener", workspaces=["notes"], sandbox=sandbox.name)
     with Person.at(browser, stage, hands, width) as ada:
         ada.signs_in(f"/a/{agent.id}")
@@ -117,7 +117,7 @@ def test_examining_a_decision_again(
 
 def test_denying_a_call_and_cancelling_a_turn(browser: Browser, stage: Stage) -> None:
     rooms, puppet = stage.harness.rooms, stage.puppet
-    sandbox = rooms.sandboxes.create({"name": "careful", "config": {"permission": "ask"}})
+    sandbox = rooms.sandboxes.add({"name": "careful", "config": {"permission": "ask"}})
     agent = rooms.agents.create("gardener", workspaces=["notes"], sandbox=sandbox.name)
     with Person.at(browser, stage) as ada:
         ada.signs_in(f"/a/{agent.id}")

@@ -93,12 +93,12 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
     place.write("all.txt", whole, by=by)
     (place.root / "all.conflict-0123456789ab.txt").write_text(whole[::-1])
     (place.root / "bad:<x-canary>.md").write_text(whole)
-    sandbox = rooms.sandboxes.create({"name": NAMES[1]})
+    sandbox = rooms.sandboxes.add({"name": NAMES[1]})
     agent = rooms.agents.create(
         NAMES[2], workspaces=[place], sandbox=sandbox.name, system=whole, model=NAMES[3]
     )
     for name in NAMES[4:]:
-        rooms.users.create({"name": name, "externalId": name})
+        rooms.users.add({"name": name, "externalId": name})
         rooms.keys.create(label=name)
     stage.puppet.stops(whole)
     harness.run(whole, agent=agent, conversation=NAMES[5])
