@@ -300,7 +300,7 @@ class Application:
             claims=Claims(records, clock),
             leases=self._leases,
             jobs=self.jobs,
-            mark=forbidden.marked,
+            marking=forbidden.marking,
         )
         run_records = RunRecords(principal, records, self._large, self.jobs, clock)
         decisions = Decisions(run_records, DecisionFiles(workspaces, clock), cards, clock)

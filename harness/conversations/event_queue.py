@@ -34,6 +34,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
+from harness.conversations.incoming_event import IncomingEvent, NewMarking, nothing_forbidden
 from harness.conversations.queue_state import (
     NextEvent,
     PausedTurn,
@@ -53,8 +54,7 @@ from harness.conversations.queued_event import (
 )
 from harness.conversations.turn_start import TurnStart
 from harness.jobs.job import Job, Jobs, wish_key
-from harness.messages.event import SHARED_KEY, Event, body_hash_of
-from harness.messages.marking import MarkText, marked_event, unmarked
+from harness.messages.event import SHARED_KEY, Event
 from harness.transcripts.outcome import Ending
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
@@ -104,10 +104,10 @@ class EventQueue:
         claims: Claims,
         leases: Leases,
         jobs: Jobs,
-        mark: MarkText = unmarked,
+        marking: NewMarking = nothing_forbidden,
     ) -> None:
-        """`mark` is applied to every text of an event before it is stored."""
-        self._mark = mark
+        """`marking` is applied to every text of an event before it is stored."""
+        self._marking = marking
         self._principal = principal
         self._records = records
         self._large = large
@@ -127,20 +127,17 @@ class EventQueue:
         Forbidden when a user's key gives instructions.
         """
         self._check_may_say(event)
-        event = marked_event(event, self._mark)
-        event_json = event.as_json()
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
+        incoming = IncomingEvent(event, self._marking)
+        claim = self.claim_key(agent_id, event.id)
         conversation: Conversation | None = None
         for number in attempts(TRIES_MAX, pause_s_max=PAUSE_S_MAX):
-            existing = self.claims.look(claim, body)
+            existing = self.claims.look(claim, incoming.has_body)
             if isinstance(existing, Claim):
                 return self._earlier(existing)
             if conversation is None:
                 conversation = self._conversation(agent_id, event)
             try:
-                return self._add(
-                    conversation, event, event_json, body, claim, existing, rejects=rejects
-                )
+                return self._add(conversation, incoming, claim, existing, rejects=rejects)
             except Busy:
                 if self._is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
@@ -160,12 +157,11 @@ class EventQueue:
         if event.is_answer or event.conversation_key == SHARED_KEY:
             return None
         self._check_may_say(event)
-        event = marked_event(event, self._mark)
-        event_json = event.as_json()
-        if is_large(event_json):
+        incoming = IncomingEvent(event, self._marking)
+        if is_large(incoming.json):
             return None
-        claim, body = self.claim_key(agent_id, event.id), body_hash_of(event_json)
-        expect = self.claims.look(claim, body)
+        claim = self.claim_key(agent_id, event.id)
+        expect = self.claims.look(claim, incoming.has_body)
         if isinstance(expect, Claim):
             return None
         found = self._conversations.found_or_new(agent_id, event.conversation_key)
@@ -177,11 +173,11 @@ class EventQueue:
         if bid is None or head.paused is not None:
             return None
         place = self._place(
-            found, event, event_json, tail, claim=claim, body=body, expect=expect, is_alone=True
+            found, incoming, incoming.json, tail, claim=claim, expect=expect, is_alone=True
         )
         return TurnStart(
             conversation=conversation,
-            event=event,
+            event=incoming.event,
             number=place.number,
             head=head,
             ends=place.ends,
@@ -415,9 +411,7 @@ class EventQueue:
     def _add(
         self,
         conversation: Conversation,
-        event: Event,
-        event_json: JsonObject,
-        body: str,
+        incoming: IncomingEvent,
         claim: Key,
         expect: Condition,
         *,
@@ -426,16 +420,15 @@ class EventQueue:
         queue = self.of(conversation)
         head, tail = queue.ends()
         is_alone = is_idle(head, tail)
-        queue.check_capacity(head, tail, event.size_bytes)
+        queue.check_capacity(head, tail, incoming.event.size_bytes)
         bid = self._bid(conversation, rejects=rejects)
-        stored_event = queue.store_event(event_json)
+        stored_event = queue.store_event(incoming.json)
         place = self._place(
             conversation,
-            event,
+            incoming,
             stored_event,
             tail,
             claim=claim,
-            body=body,
             expect=expect,
             is_alone=is_alone,
         )
@@ -454,29 +447,28 @@ class EventQueue:
         if is_alone:  # if the head has moved since, the batch that begins the turn conflicts
             _, _, counter, *_ = counters
             item = Item(place.event.key, place.event.value, counter)
-            first = NextEvent(place.number, event, item, head)
+            first = NextEvent(place.number, incoming.event, item, head)
         return QueuedEvent(conversation, claim, place.number, bid.won(counters), first, is_new=True)
 
     def _place(
         self,
         found: Conversation | New,
-        event: Event,
+        incoming: IncomingEvent,
         stored_event: JsonObject,
         tail: Item | None,
         *,
         claim: Key,
-        body: str,
         expect: Condition,
         is_alone: bool,
     ) -> QueuePlace:
         """Return the changes with which an event enters the queue."""
         is_new = isinstance(found, New)
         conversation = found.conversation if is_new else found
-        item, moved = self.of(conversation).joined(event, stored_event, tail)
+        item, moved = self.of(conversation).joined(incoming.event, stored_event, tail)
         about = _about(conversation, moved.value["next"] - 1)
         return QueuePlace(
             exists=found.changes if is_new else (found.exists,),
-            claim=self.claims.made(claim, body, about, expect),
+            claim=self.claims.made(claim, incoming.body, about, expect),
             event=item,
             tail=moved,
             job=self._job(conversation, is_alone=is_alone),

@@ -1,10 +1,11 @@
 """Claims: they ensure that one event is processed once.
 
-A claim is an item under the event's id. It holds a hash of the event's body, so that the same id with
-another body is detected. It holds the place where the event waits, so that a repetition leads to the same
-answer. Later it holds the outcome, so that a repetition is answered without a repeated effect. If an event
-failed before it had any effect, its claim is *released*. It then holds the reason, and the next caller may
-claim the event again.
+A claim is an item under the event's id. It holds a hash of the event's body as it is stored, so that the
+same id with another body is detected. If forbidden texts were replaced in the body, the claim names their
+rules: so the same event is recognised later, whatever has been forbidden or allowed since. The claim holds
+the place where the event waits, so that a repetition leads to the same answer. Later it holds the outcome,
+so that a repetition is answered without a repeated effect. If an event failed before it had any effect, its
+claim is *released*. It then holds the reason, and the next caller may claim the event again.
 
 A claim is kept for a day after it was made. A caller that repeats an event later than that means a new
 event. An event in progress has no end yet, so its claim does not expire. If an event paused, its day begins
@@ -16,6 +17,7 @@ its callers write them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from workspaces.clock import Clock
@@ -33,10 +35,27 @@ OUTCOME_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedBody:
+    """What a claim keeps of an event's body."""
+
+    hash: str
+    """The hash of the body as it is stored: with marks in the places of forbidden texts."""
+    rules: tuple[str, ...] = ()
+    """The ids of the rules that found something in it."""
+
+    @property
+    def is_redacted(self) -> bool:
+        return self.hash.startswith(REDACTED_BODY)
+
+    def as_json(self) -> JsonObject:
+        return {"body": self.hash, **({"rules": [*self.rules]} if self.rules else {})}
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     key: Key
     counter: int
-    body: str
+    body: ClaimedBody
     made_at: float
     """Seconds since the epoch, by the clock of the process that made the claim."""
     about: JsonObject
@@ -54,8 +73,9 @@ class Claims:
         item = self._records.get(key)
         return _claim(item) if item else None
 
-    def look(self, key: Key, body: str) -> Claim | Condition:
-        """Return the existing claim, or the condition under which the caller can make one.
+    def look(self, key: Key, is_same: Callable[[ClaimedBody], bool]) -> Claim | Condition:
+        """Return the existing claim, or the condition under which the caller can make one. `is_same` tells
+        whether a claim was made for the caller's body.
 
         Raises: AnotherBody, a Conflict, if the id was used with another body.
         """
@@ -64,13 +84,13 @@ class Claims:
             return ABSENT
         if claim.refusal is not None:  # released: free for the next caller
             return claim.counter
-        if claim.body != body and not claim.body.startswith(REDACTED_BODY):
+        if not claim.body.is_redacted and not is_same(claim.body):
             raise AnotherBody("event", key.sort.partition(":")[2])
         return claim
 
-    def made(self, key: Key, body: str, about: JsonObject, expect: Condition) -> Put:
+    def made(self, key: Key, body: ClaimedBody, about: JsonObject, expect: Condition) -> Put:
         now = self._clock.now().timestamp()
-        return Put(key, {"body": body, "at": now, "about": about}, expect)
+        return Put(key, {**body.as_json(), "at": now, "about": about}, expect)
 
     def refused(self, made: Put, about: JsonObject, reason: JsonObject) -> Put:
         """Return the change that makes a claim and releases it at once."""
@@ -103,7 +123,7 @@ class Claims:
 
 
 def _base_value(claim: Claim) -> JsonObject:
-    return {"body": claim.body, "at": claim.made_at, "about": claim.about}
+    return {**claim.body.as_json(), "at": claim.made_at, "about": claim.about}
 
 
 def _claim(item: Item) -> Claim:
@@ -111,7 +131,7 @@ def _claim(item: Item) -> Claim:
     return Claim(
         key=item.key,
         counter=item.counter,
-        body=value["body"],
+        body=ClaimedBody(value["body"], tuple(value.get("rules", ()))),
         made_at=value["at"],
         about=value["about"],
         outcome=value.get("outcome"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workspaces.errors import ForbiddenPlace, ForbiddenText, Refused
 from workspaces.forgetting.matcher import FoundText, bytes_with_marks, readings
 from workspaces.forgetting.pattern_search import PatternSearch
+from workspaces.forgetting.rule import ForbiddenRule
 from workspaces.forgetting.rule_records import KnownRules, RuleRecords
-from workspaces.forgetting.rule_set import Detector, RuleSet
+from workspaces.forgetting.rule_set import Detector, Marking, RuleSet
 
 READ_AGE_S_MAX = 1.0
 """A read may use rules of so many seconds ago. Who is about to keep a text asks for them anew."""
@@ -69,6 +70,16 @@ class ForbiddenTexts:
         rules = self.rules(max_age_s=READ_AGE_S_MAX)
         return rules.marked(text) if rules else text
 
+    def marking(self, rule_ids: Collection[str] | None = None) -> Marking:
+        """Return a marking by the rules that count. With `rule_ids`, by those alone, also if they were
+        lifted since: so a text gets the marks that it got then."""
+        if rule_ids is None:
+            return Marking(self.rules(max_age_s=READ_AGE_S_MAX))
+        known = self.records.known(max_age_s=READ_AGE_S_MAX)
+        return Marking(
+            self._set_of(known, (one for one in known.rules.values() if one.id in rule_ids))
+        )
+
     def refuse(self, what: str, text: str) -> None:
         """Raise ForbiddenText if a text may not be stored. `what` names the thing that holds it."""
         rules = self.rules(max_age_s=READ_AGE_S_MAX)
@@ -80,13 +91,16 @@ class ForbiddenTexts:
         return WorkspaceGate(self, workspace_id)
 
     def _new_set(self, known: KnownRules, workspace_id: str | None) -> RuleSet:
-        return RuleSet(
-            known.rules.values(),
-            known.keys,
-            self._patterns,
-            self._detectors,
-            workspace_id=workspace_id,
+        """Return the rules of the account and of the workspace that are not lifted."""
+        counting = (
+            rule
+            for rule in known.rules.values()
+            if not rule.is_lifted and rule.workspace_id in (None, workspace_id)
         )
+        return self._set_of(known, counting)
+
+    def _set_of(self, known: KnownRules, rules: Iterable[ForbiddenRule]) -> RuleSet:
+        return RuleSet(rules, known.keys, self._patterns, self._detectors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ class Matcher:
 
     def find(self, text: str) -> list[FoundText]:
         """Return all places in their order. Places that overlap are one, under the id of the first."""
+        return merged_places(self.find_each(text))
+
+    def find_each(self, text: str) -> list[FoundText]:
+        """Return every place, also those that overlap. They are in no order."""
         if not self._by_count:
             return []
         words = words_of(text)
@@ -75,7 +79,7 @@ class Matcher:
                 if tombstone_id is not None:
                     start, finish = words.starts[number], words.ends[number + count - 1]
                     found.append(FoundText(start, finish, tombstone_id))
-        return merged_places(found)
+        return found
 
     def find_changed(self, before: str, after: str) -> list[FoundText]:
         """Return the places in `after` that a change has made. Places in lines that stay are not among them.

@@ -18,6 +18,25 @@ Detector = Callable[[str], Iterable[TextSpan]]
 """Returns the places that a detector finds in a text."""
 
 
+class Marking:
+    """Puts marks into texts that belong together, and notes which rules found something there.
+
+    The same texts with these rules alone get the same marks, whatever else was forbidden.
+    """
+
+    def __init__(self, rules: RuleSet | None = None) -> None:
+        self._rules = rules
+        self.rule_ids: set[str] = set()
+
+    def __call__(self, text: str) -> str:
+        """Return the text with a mark in the place of each forbidden one."""
+        if not self._rules:
+            return text
+        found = self._rules.find_each(text)
+        self.rule_ids.update(place.tombstone_id for place in found)
+        return with_marks(text, merged_places(found))
+
+
 class RuleSet:
     """The rules that count in one workspace, or in what is said in an account. Threads may share one."""
 
@@ -27,15 +46,8 @@ class RuleSet:
         keys: Mapping[str, bytes],
         patterns: PatternSearch,
         detectors: Mapping[str, Detector],
-        *,
-        workspace_id: str | None,
     ) -> None:
-        """Keep the rules of the account and of the workspace that are not lifted."""
-        self.rules = tuple(
-            rule
-            for rule in rules
-            if not rule.is_lifted and rule.workspace_id in (None, workspace_id)
-        )
+        self.rules = tuple(rules)
         self._keys = keys
         self._search = patterns
         self._detectors = detectors
@@ -46,8 +58,12 @@ class RuleSet:
 
     def find(self, text: str) -> list[FoundText]:
         """Return all places in their order. Places that overlap are one."""
-        found = [place for matcher in self._matchers for place in matcher.find(text)]
-        return merged_places([*found, *self._shapes(text)])
+        return merged_places(self.find_each(text))
+
+    def find_each(self, text: str) -> list[FoundText]:
+        """Return every place, also those that overlap. They are in no order."""
+        found = [place for matcher in self._matchers for place in matcher.find_each(text)]
+        return [*found, *self._shapes(text)]
 
     def find_changed(self, before: str, after: str) -> list[FoundText]:
         """Return the places in `after` that a change has made."""

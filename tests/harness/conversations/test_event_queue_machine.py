@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.event_queue import EventQueue
+from harness.conversations.incoming_event import IncomingEvent, nothing_forbidden
 from harness.conversations.queue_state import NextEvent, RunningTurn, is_large
 from harness.conversations.queued_event import QueuedEvent
 from harness.conversations.turn_start import TurnStart, start_of
@@ -440,8 +441,9 @@ class Hasty(EventQueue):
     """Makes a turn begin at once although others wait in line."""
 
     def start(self, agent_id: AgentId, event: Event) -> TurnStart | None:
-        claim, stated = self.claim_key(agent_id, event.id), event.as_json()
-        expect = self.claims.look(claim, event.body_hash)
+        incoming = IncomingEvent(event, nothing_forbidden)
+        claim, stated = self.claim_key(agent_id, event.id), incoming.json
+        expect = self.claims.look(claim, incoming.has_body)
         conversation = self._conversation(agent_id, event)
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None or is_large(stated):
@@ -449,11 +451,10 @@ class Hasty(EventQueue):
         head, tail = self.of(conversation).ends()
         place = self._place(
             conversation,
-            event,
+            incoming,
             stated,
             tail,
             claim=claim,
-            body=event.body_hash,
             expect=expect,
             is_alone=True,
         )

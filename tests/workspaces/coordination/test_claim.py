@@ -6,7 +6,7 @@ import pytest
 
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
-from workspaces.coordination.claim import CLAIM_S, OUTCOME_S, Claim, Claims
+from workspaces.coordination.claim import CLAIM_S, OUTCOME_S, Claim, ClaimedBody, Claims
 from workspaces.errors import Conflict
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.storage.records import Key
@@ -27,9 +27,9 @@ def claims(records: MemoryRecords, clock: ManualClock) -> Claims:
 
 def claimed(records: MemoryRecords, claims: Claims, body: str = "body") -> Claim:
     """As everyone makes one: looked for, then written under the condition that was found."""
-    expect = claims.look(KEY, body)
+    expect = claims.look(KEY, ClaimedBody(body).__eq__)
     assert not isinstance(expect, Claim)
-    records.write(claims.made(KEY, body, ABOUT, expect))
+    records.write(claims.made(KEY, ClaimedBody(body), ABOUT, expect))
     return standing(claims)
 
 
@@ -42,8 +42,8 @@ def standing(claims: Claims) -> Claim:
 def test_an_event_is_claimed_once(records: MemoryRecords, claims: Claims) -> None:
     claimed(records, claims)
     with pytest.raises(Conflict):
-        records.write(claims.made(KEY, "body", ABOUT, ABSENT))
-    found = claims.look(KEY, "body")
+        records.write(claims.made(KEY, ClaimedBody("body"), ABOUT, ABSENT))
+    found = claims.look(KEY, ClaimedBody("body").__eq__)
     assert isinstance(found, Claim)
     assert (found.about, found.outcome, found.refusal) == (ABOUT, None, None)
 
@@ -53,17 +53,17 @@ def test_an_event_id_with_another_body_is_a_conflict(
 ) -> None:
     claim = claimed(records, claims)
     with pytest.raises(Conflict):
-        claims.look(KEY, "another body")
+        claims.look(KEY, ClaimedBody("another body").__eq__)
     records.write(claims.finished(claim, {"reply": "hello"}))
     with pytest.raises(Conflict):
-        claims.look(KEY, "another body")
+        claims.look(KEY, ClaimedBody("another body").__eq__)
 
 
 def test_a_claim_of_a_finished_event_carries_its_outcome(
     records: MemoryRecords, claims: Claims
 ) -> None:
     records.write(claims.finished(claimed(records, claims), {"reply": "hello"}))
-    found = claims.look(KEY, "body")
+    found = claims.look(KEY, ClaimedBody("body").__eq__)
     assert isinstance(found, Claim)
     assert found.outcome == {"reply": "hello"}
 
@@ -100,7 +100,7 @@ def test_an_unfinished_event_keeps_its_claim_and_a_late_outcome_can_be_read(
 ) -> None:
     claim = claimed(records, claims)
     clock.advance(2 * CLAIM_S)
-    assert isinstance(claims.look(KEY, "body"), Claim)
+    assert isinstance(claims.look(KEY, ClaimedBody("body").__eq__), Claim)
     records.write(claims.finished(claim, {}))
     clock.advance(OUTCOME_S - 1)
     assert claims.find(KEY) is not None
