@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.conversations.conversation import Conversation, Conversations
+from harness.forgetting.bucket_past import BucketPast
 from harness.forgetting.forgetting import (
     Forgetting,
     ForgettingRecords,
@@ -181,7 +182,7 @@ class Forgettings:
                 rule = f"is in {lines.matching:,} of {lines.all:,} lines"
                 raise Refused(selector, None, rule, remedy="say so with `--many` (`many`)")
         self._note_backups(findings)
-        self._note_stores(findings)
+        self._note_stores(findings, phrases)
         forgetting = Forgetting(
             id=new_id(PREFIX),
             status="planned",
@@ -359,7 +360,7 @@ class Forgettings:
             forgetting = stored.write(replace(forgetting, touched=tuple(touched)))
             again = self._redaction(forgetting, matcher).rewrite(self.conversations, findings)
             busy += again
-        self._publish()
+        self._publish(matcher, findings)
         self._wipe()
         if busy:
             raise busy[0]
@@ -492,7 +493,7 @@ class Forgettings:
                     named.append(f"learned: {revision.id[:12]} in {record.name}")
         return tuple(named[:LISTED_MAX])
 
-    def _note_stores(self, findings: Findings) -> None:
+    def _note_stores(self, findings: Findings, phrases: TombstonePhrases | None) -> None:
         """Count the objects in the bucket, and name what stores keep of earlier states."""
         if self.state is None:
             why = "its own backups and point-in-time recovery keep earlier states of the records"
@@ -509,6 +510,8 @@ class Forgettings:
                 census = self.place.census(name, paths[record.name])
                 for where, count in zip(_STORED, census, strict=True):
                     findings.add(FoundPlace(where, workspace=record.name), count)
+        if phrases is not None:
+            self._bucket_past(self.place).find(phrases.matcher(), findings)
 
     def _note_backups(self, findings: Findings) -> None:
         for backup in known_backups(self.home):
@@ -541,14 +544,15 @@ class Forgettings:
         names = (namespace(account_id, one.id) for one in self.workspaces.list(private=True))
         return HomeFiles(self.home, finder, account_id, frozenset(names), self._is_default)
 
-    def _publish(self) -> None:
-        """Publish the changed records, and delete what the bucket still holds of their earlier states."""
+    def _publish(self, finder: TextFinder, findings: Findings) -> None:
+        """Publish the changed records, and delete what the bucket still holds of earlier states."""
         self.publish()
         if self.place is not None:
-            owners = AccountPlaces(self.principal.account_id, self.records).subjects()
-            self.place.erase_past_of_account(
-                self.principal.account_id, frozenset(owners.owners_of_values)
-            )
+            self._bucket_past(self.place).erase(finder, findings)
+
+    def _bucket_past(self, place: SharedBucket) -> BucketPast:
+        account_id = self.principal.account_id
+        return BucketPast(place, account_id, AccountPlaces(account_id, self.records))
 
     def _wipe(self) -> None:
         """Remove the bytes of deleted rows from the database of the records."""

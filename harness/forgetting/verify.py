@@ -66,7 +66,8 @@ def verify(
 def _in_bucket(forgettings: Forgettings, place: SharedBucket, search: RawSearch) -> Iterator[str]:
     """Yield the objects of the account in the bucket, and their past versions, that hold the text."""
     account_id = forgettings.principal.account_id
-    names = [namespace(account_id, one.id) for one in forgettings.workspaces.list(private=True)]
+    names = {namespace(account_id, one.id) for one in forgettings.workspaces.list(private=True)}
+    names |= place.ended_workspaces(account_id).keys()
     owners = AccountPlaces(account_id, forgettings.records).subjects().owners_of_values
     for one in place.held(account_id, names, owners):
         if search.is_in(one.name.encode()) or search.is_in(one.data):

@@ -13,12 +13,15 @@ from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.ids import AccountId, Namespace
+from workspaces.ids import namespace as namespace_of
 from workspaces.remote.leased_delete import LeasedDelete
 from workspaces.remote.machine_notes import MachineNotes
 from workspaces.remote.registry import (
     ENTRY_BYTES_MAX,
     InvalidEntry,
     Registry,
+    StoredEntry,
+    Tombstone,
     accounts_in,
 )
 from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
@@ -52,6 +55,13 @@ class ObjectCensus(NamedTuple):
     packs: int
     versions: int
     """Past versions of these files, and of the history."""
+
+
+class PastNames(NamedTuple):
+    """Names of which past versions hold a text."""
+
+    files: frozenset[str]
+    packs: frozenset[str]
 
 
 class Prefix(BlobStore, Protocol):
@@ -140,6 +150,31 @@ class SharedBucket:
         files = self._store.below(namespace).erase_past(lambda name: name in paths)
         past = self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
         return ErasedPast(files.versions + past.versions, (*files.refused, *past.refused))
+
+    def ended_workspaces(self, account_id: AccountId) -> dict[Namespace, str]:
+        """Return the workspaces of an account that were deleted, also if they were made again: namespace →
+        name. A bucket may keep past versions of what they held."""
+        registry = self.registry(account_id)
+        keys = [key for key in registry.look().tokens if key[0] == "workspace"]
+        entries = (
+            one.entry for one in registry.read_all(keys).values() if isinstance(one, StoredEntry)
+        )
+        ended: dict[Namespace, str] = {}
+        for entry in entries:
+            if isinstance(entry, Tombstone):
+                ended[namespace_of(account_id, entry.id)] = entry.name
+            elif entry.epoch > 0:
+                ended[namespace_of(account_id, entry.id)] = str(entry.record.get("name", entry.id))
+        return ended
+
+    def find_past(self, namespace: Namespace, is_held: Callable[[bytes], bool]) -> PastNames:
+        """Return the files and the packs of a workspace of which a past version holds a text. This reads all
+        past versions."""
+        files, history = self._store.below(namespace), self._store.below(f"{HISTORY}/{namespace}")
+        return PastNames(
+            frozenset(one.name for one in files.past_data() if _holds(one, is_held)),
+            frozenset(one.name for one in history.past_data() if _holds(one, is_held)),
+        )
 
     def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier states of an account's records, and of the
@@ -237,3 +272,7 @@ class SharedBucket:
 
     def close(self) -> None:
         self._store.close()
+
+
+def _holds(past: PastData, is_held: Callable[[bytes], bool]) -> bool:
+    return is_held(past.name.encode()) or is_held(past.data)

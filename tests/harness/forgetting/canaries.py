@@ -30,6 +30,7 @@ slate tidal umber vista willow xenon yarrow zephyr acorn brook cliff dune eaves 
 kelp lotus maple nectar opal pebble quartz reef spruce thicket upland valley
 """
 WORDS = _WORDS.split()
+FREED = "a freed page of SQLite"
 
 
 def phrase(word: str) -> str:
@@ -46,10 +47,14 @@ class Garden:
     """What kind of place each word stands in."""
 
     def put(self, where: str) -> str:
-        """Return a new phrase, for a kind of place."""
-        word = WORDS[len(self.where)]
-        self.where[word] = where
-        return phrase(word)
+        """Return the phrase for a kind of place."""
+        if where not in self.where.values():
+            self.where[WORDS[len(self.where)]] = where
+        return self.of(where)
+
+    def of(self, where: str) -> str:
+        """Return the phrase in a kind of place."""
+        return next(phrase(word) for word, one in self.where.items() if one == where)
 
     @property
     def phrases(self) -> list[str]:
@@ -62,6 +67,13 @@ def plant(harness: Harness, home: Path) -> Garden:
         step(garden)
     assert len(garden.where) >= 38
     return garden
+
+
+def plant_beside(first: Garden, harness: Harness, home: Path) -> None:
+    """Plant the same canaries on another machine, in the same places but the files of a shared workspace."""
+    garden = Garden(harness, home, first.where)
+    for step in (_conversations, _records, _archives, _other_files, _raw):
+        step(garden)
 
 
 def _files(garden: Garden) -> None:
@@ -181,6 +193,8 @@ def _other_files(garden: Garden) -> None:
     old.write("a.md", f"{put('a file in the trash')}\n", by=rooms.principal.author("api"))
     old.write("b.md", f"{put('a history in the trash')}\n", by=rooms.principal.author("api"))
     old.delete("b.md", by=rooms.principal.author("api"))
+    if old.remote is not None:
+        rooms.workspaces.sync("old").run()
     rooms.workspaces.delete("old")
     notes = rooms.workspaces.get("notes")
     (home / "staging" / notes.namespace / "left").write_text(put("a temporary file"))
@@ -204,10 +218,14 @@ def _raw(garden: Garden) -> None:
     )
     expired = Put(Key("claims:nobody", "evt"), {"text": put("an expired record")}, expires_at=1.0)
     rooms.records.write(expired)
+
+
+def free_a_page(garden: Garden) -> None:
+    """Delete a row from the database, so that its bytes stay in free pages until others need these."""
     key = Key("learning:conv_1", "state")
-    freed = put("a freed page of SQLite")
-    rooms.records.write(Put(key, {"text": f"{freed} " * 1_000}))
-    with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as database:
+    freed = garden.put(FREED)
+    garden.harness.rooms.records.write(Put(key, {"text": f"{freed} " * 1_000}))
+    with closing(sqlite3.connect(garden.home / "state.db", isolation_level=None)) as database:
         database.execute("pragma wal_checkpoint(truncate)")
         database.execute("pragma secure_delete = off")  # some builds have it on
         database.execute("delete from item where partition = 'learning:conv_1'")

@@ -1,67 +1,235 @@
-"""Canaries in every kind of place of a home: after forgetting, no byte of them is left, and nothing else is
-gone. Put back into any kind of place, one of them is found again."""
+"""Canaries in every kind of place of three homes, and of a bucket that keeps versions. After forgetting, no
+byte of them is left, and nothing else is gone. Put back into any kind of place, one of them is found again.
+
+What looks for them is a program of its own (`scan`). It reads bytes, and knows nothing of the harness.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from harness import Harness
+from harness.backup.create import create
+from harness.forgetting.forgetting import Forgetting
+from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
-from tests.harness.forgetting.canaries import PATTERN, Garden, phrase, plant
-from tests.harness.forgetting.scan import all_holders
+from harness.messages.message import Text
+from tests.harness.forgetting import scan
+from tests.harness.forgetting.canaries import (
+    FREED,
+    PATTERN,
+    free_a_page,
+    phrase,
+    plant,
+    plant_beside,
+)
 from tests.harness.forgetting.test_put_back import PLACES
+from tests.harness.laptops import Laptop
 from tests.machines import SOAK
+from tests.workspaces.replicas import MemoryPrefix
+from workspaces.clock import ManualClock
+from workspaces.paths import WorkspacePath
+from workspaces.revision import RevisionId
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
+from workspaces.storage.in_memory import MemoryBlobs
+from workspaces.storage.s3.blobs import S3Blobs
+
+DIRTY = phrase("amber")
+OFFLINE = phrase("birch")
+NEIGHBOUR = "a wren nests beside the gate"
+CUT = MemoryPrefix(FaultyBlobs(MemoryBlobs(), repeat(StoreFault.BEFORE), "no connection"))
 
 
-def texts(harness: Harness) -> dict[str, list[str]]:
-    root = harness.workspaces.get("notes").root
-    files = [file for file in sorted(root.rglob("*.md")) if file.is_file()]
-    return {str(file.relative_to(root)): file.read_text().split("\n") for file in files}
+class VersionedBucket(NamedTuple):
+    client: Any
+    name: str
+
+    def save(self, directory: Path) -> Path:
+        """Write every version of every object into files, and all names into one."""
+        directory.mkdir()
+        page = self.client.list_object_versions(Bucket=self.name)
+        assert not page["IsTruncated"]
+        versions, deletions = page["Versions"], page.get("DeleteMarkers", [])
+        for number, one in enumerate(versions):
+            at = {"Bucket": self.name, "Key": one["Key"], "VersionId": one["VersionId"]}
+            end = Path(one["Key"]).name[-40:]
+            data = self.client.get_object(**at)["Body"].read()
+            (directory / f"{number:05}-{end}").write_bytes(data)
+        names = "\n".join(one["Key"] for one in [*versions, *deletions])
+        (directory / "names.txt").write_text(names)
+        return directory
 
 
-def test_no_byte_of_any_canary_is_left(harness: Harness, home: Path) -> None:
-    garden = plant(harness, home)
-    before, lines = all_holders(home, garden.phrases), texts(harness)
-    assert not [garden.where[word] for word in garden.where if not before[phrase(word)]]
-
-    forgettings = harness.rooms.forgettings
-    planned = forgettings.plan(ForgettingRequest(match=PATTERN))
-    done = forgettings.run_here(forgettings.start(planned).id)
-
-    assert done.status == "done", done.waits_for
-    after = all_holders(home, garden.phrases)
-    left = {garden.where[word]: after[phrase(word)] for word in garden.where if after[phrase(word)]}
-    assert left == {}
-    _check_lines(lines, texts(harness))
-    _put_back(garden, done.id)
+def found_by_scan(phrases: list[str], *places: Path) -> dict[str, list[str]]:
+    """Ask the other program for the phrases below some directories."""
+    command = [sys.executable, str(Path(scan.__file__)), *map(str, places)]
+    done = subprocess.run(
+        command, input="\n".join(phrases), capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
 
 
-def _check_lines(before: dict[str, list[str]], after: dict[str, list[str]]) -> None:
-    """Every line without a canary is where it was."""
-    for path, lines in before.items():
-        if "canary" in path:
+Place = tuple[str, str]
+"""A revision and a path, or a conversation and the number of an entry and of a part of it."""
+
+
+def kept_by(laptop: Laptop, revisions: Sequence[RevisionId]) -> dict[Place, list[bytes]]:
+    """Return all lines that must be where they were: of the shared workspace, now and as of some revisions,
+    and of the conversations."""
+    rooms, notes = laptop.harness.rooms, laptop.workspaces.get("notes")
+    texts: dict[Place, bytes] = {("now", path): notes.read(path).data for path in notes.files()}
+    for one in revisions:
+        texts |= {(one, path): notes.read(path, view=one).data for path in notes.files(view=one)}
+    for conversation in rooms.conversations.of_account():
+        for entry in rooms.conversations.transcript(conversation).entries():
+            for number, part in enumerate(entry.message.parts):
+                if isinstance(part, Text):
+                    place = (conversation.key, f"{entry.number}.{number}")
+                    texts[place] = part.text.encode()
+    return {place: text.split(b"\n") for place, text in texts.items()}
+
+
+def check_kept(before: dict[Place, list[bytes]], after: dict[Place, list[bytes]]) -> None:
+    """Check that every line without a canary is where it was. A file with one in its name has another name
+    now, and one that is no text is gone."""
+    for place, lines in before.items():
+        if "canary" in place[1] or place[1] == "raw.bin":
             continue
-        assert len(after[path]) == len(lines), path
-        for old, new in zip(lines, after[path], strict=True):
-            is_marked = "forgotten f_" in new or "redacted-f_" in new  # the hash of a quote
-            assert old == new or is_marked or "SINGS" in old, (path, old, new)
-            assert "canary" not in new.casefold()
+        assert len(after[place]) == len(lines), place
+        for line, now in zip(lines, after[place], strict=True):
+            is_marked = b"[forgotten f_" in now or b"redacted-f_" in now  # the hash of a quote
+            assert line == now or is_marked or b"SINGS" in line, (place, line, now)
 
 
-def _put_back(garden: Garden, forgetting: str) -> None:
+def forget(laptop: Laptop) -> Forgetting:
+    forgettings = laptop.harness.rooms.forgettings
+    planned = forgettings.plan(ForgettingRequest(match=PATTERN))
+    kinds = {one.place.where for one in planned.forgetting.found}
+    assert {"file", "history", "record", "object", "pack", "version"} <= kinds
+    return forgettings.run_here(forgettings.start(planned).id)
+
+
+def heard(laptop: Laptop) -> None:
+    """Sync as `harness sync` does."""
+    laptop.sync()
+    done = laptop.harness.rooms.forgettings.run_pending()
+    assert [one for one in done if one.status != "done"] == []
+
+
+def machines_of(laptop: Laptop, forgetting: Forgetting) -> dict[str, bool]:
+    """Return whether each machine has heard of a forgetting."""
+    shown = laptop.harness.rooms.forgettings.show(forgetting.id)
+    return {one.id: one.heard_at is not None for one in shown.machines}
+
+
+def test_no_byte_of_any_canary_is_left_on_three_machines(
+    tmp_path: Path, versioned: tuple[Any, str]
+) -> None:
+    bucket, clock = VersionedBucket(*versioned), ManualClock()
+    store = S3Blobs(bucket.name, "shared")
+    a = Laptop(tmp_path / "a", store, clock, joins=False)
+    garden = plant(a.harness, a.home)
+    _delete_a_neighbour(a)
+    a.sync()
+    b, c = (Laptop(tmp_path / name, store, clock) for name in "bc")
+    machines = (a, b, c)
+    for one in (b, c):
+        one.attach("notes")
+        plant_beside(garden, one.harness, one.home)
+        one.sync()
+    for one in machines:
+        one.sync()
+    c.prefix = CUT
+    c.again()
+    c.put("notes", "own.md", f"written offline: {DIRTY}\nand more\n")
+    c.harness.run(f"I think that {OFFLINE}.", conversation="c9")
+    by = c.harness.rooms.principal.author("api")
+    c.workspaces.get("notes").write("unshared.md", f"- tea\n- {OFFLINE}\n", by=by)
+
+    free_a_page(garden)
+    revisions = [one.id for one in a.workspaces.get("notes").log()]
+    before = [kept_by(one, revisions if one is a else ()) for one in machines]
+    homes = [one.home for one in machines]
+    found = found_by_scan(garden.phrases, *homes, bucket.save(tmp_path / "before"))
+    for word, where in garden.where.items():
+        assert any(one.startswith(str(a.home)) for one in found[phrase(word)]), where
+    in_page = {one.partition(": ")[2] for one in found[garden.of(FREED)]}
+    assert "state.db" in in_page
+    assert "state.db (a row)" not in in_page
+    assert len([one for one in found.values() if f"{tmp_path / 'before'}: " in str(one)]) > 10
+
+    done = forget(a)
+    assert done.status == "done", done.waits_for
+    assert found_by_scan(garden.phrases, a.home, bucket.save(tmp_path / "first")) == {}
+    ids = [one.home_paths().machine for one in machines]
+    assert machines_of(a, done) == dict(zip(ids, (True, False, False), strict=True))
+
+    c.prefix = store
+    c.again()
+    c.workspaces.sync("notes").push([WorkspacePath("own.md")])  # before it hears
+    late = bucket.save(tmp_path / "late")
+    assert [*found_by_scan(garden.phrases, late)] == [DIRTY]
+    for one in (b, c, a, b):
+        heard(one)
+    assert machines_of(a, done) == dict.fromkeys(ids, True)
+    create(a.home, str(tmp_path / "backup"))
+    create(c.home, str(tmp_path / "backup of c"))
+
+    places = (*homes, tmp_path / "backup", tmp_path / "backup of c", bucket.save(tmp_path / "last"))
+    assert found_by_scan(garden.phrases, *places) == {}
+    assert found_by_scan([NEIGHBOUR], tmp_path / "last") != {}, (
+        "a deleted workspace without a canary"
+    )
+    for one, old in zip(machines, before, strict=True):
+        check_kept(old, kept_by(one, revisions if one is a else ()))
+        texts = one.texts("notes")
+        assert re.fullmatch(r"written offline: \[forgotten f_.{8}\]\nand more\n", texts["own.md"])
+        assert re.fullmatch(r"- tea\n- \[forgotten f_.{8}\]\n", texts["unshared.md"])
+    forgettings = a.harness.rooms.forgettings
+    check_verify(forgettings, done.id, garden.phrases[0], bucket, tmp_path / "backup")
+    store.close()
+
+
+def _delete_a_neighbour(laptop: Laptop) -> None:
+    workspaces = laptop.workspaces
+    workspaces.create("neighbour")
+    laptop.put("neighbour", "a.md", f"{NEIGHBOUR}\n")
+    workspaces.sync("neighbour").run()
+    workspaces.delete("neighbour")
+
+
+def check_verify(
+    forgettings: Forgettings, forgetting: str, text: str, bucket: VersionedBucket, backup: Path
+) -> None:
+    """Check that `verify` finds nothing, and then a text that is put back into each kind of place."""
+
+    def found() -> tuple[str, ...]:
+        return verify(forgettings, forgetting, text, also=[backup]).found
+
+    assert found() == ()
     seed = random.randrange(2**32)
     print(f"seed {seed}")
-    places = list(PLACES) if SOAK else random.Random(seed).sample(list(PLACES), 2)
-    text = garden.phrases[0]
-    root = garden.home / "put-back"
-    for place in places:
+    root = forgettings.home.root / "put-back"
+    for place in PLACES if SOAK else random.Random(seed).sample(list(PLACES), 2):
         root.mkdir()
         PLACES[place](root, text)
-        found = verify(garden.harness.rooms.forgettings, forgetting, text).found
-        assert found, place
-        assert not [one for one in found if not one.startswith(("put-back", "the name"))], place
+        assert found(), place
+        assert not [one for one in found() if not one.startswith(("put-back", "the name"))], place
         shutil.rmtree(root)
-    assert verify(garden.harness.rooms.forgettings, forgetting, text).found == ()
+    (backup / "late").write_text(text)
+    assert [one.endswith("late") for one in found()] == [True]
+    (backup / "late").unlink()
+    key = f"shared/.records/{forgettings.principal.account_id}/agents/old.json"
+    for body in (text, "another"):
+        bucket.client.put_object(Bucket=bucket.name, Key=key, Body=body.encode())
+    (only,) = found()
+    assert "agents/old.json, version " in only
