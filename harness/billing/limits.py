@@ -30,10 +30,10 @@ from harness.runtime.async_bridge import run_in_new_thread, run_in_thread, run_o
 from workspaces.accounts.account import AccountLimits, Accounts
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Exhausted, Failure, Refused, Unavailable
+from workspaces.errors import Exhausted, Failure, Refused
 from workspaces.ids import AccountId
 from workspaces.localfs.process import is_dead, this_process
-from workspaces.storage.contention import attempts
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import Counter, Delete, Key, Put, RecordStore, with_prefix
 
 MINUTE_S = 60.0
@@ -209,13 +209,9 @@ class AccountLimiter:
 
     # rate
 
+    @until_written("turnsPerMinute")
     def _count_turn(self, account_id: AccountId, per_minute: int) -> None:
-        for _ in attempts():
-            put = self._after_next_turn(account_id, per_minute)
-            with suppress(Conflict):
-                self._records.write(put)
-                return
-        raise _contended("turnsPerMinute")
+        self._records.write(self._after_next_turn(account_id, per_minute))
 
     def _after_next_turn(self, account_id: AccountId, per_minute: int) -> Put:
         """Return the write that counts one more turn.
@@ -243,15 +239,13 @@ class AccountLimiter:
 
     # slots
 
+    @until_written("runningTurns")
     def _take_slot(self, account_id: AccountId, maximum: int) -> Slot:
-        for _ in attempts():
-            key, counter = random.choice(self._free_slots(account_id, maximum))  # noqa: S311
-            by = secrets.token_hex(8)
-            value = {"process": this_process(), "by": by}
-            put = Put(key, value, counter or ABSENT, self._slot_end())
-            with suppress(Conflict):
-                return Slot(key, by, self._records.write(put)[0])
-        raise _contended("runningTurns")
+        key, counter = random.choice(self._free_slots(account_id, maximum))  # noqa: S311
+        by = secrets.token_hex(8)
+        value = {"process": this_process(), "by": by}
+        put = Put(key, value, counter or ABSENT, self._slot_end())
+        return Slot(key, by, self._records.write(put)[0])
 
     def _free_slots(self, account_id: AccountId, maximum: int) -> list[tuple[Key, Counter | None]]:
         """Return the free slots, each with the counter of the item that a dead process left there.
@@ -303,7 +297,3 @@ class AccountLimiter:
 
 def _midnight(today: date, days: int) -> datetime:
     return datetime.combine(today, time(), UTC) + timedelta(days=days)
-
-
-def _contended(limit: str) -> Unavailable:
-    return Unavailable(limit, "too many processes use it at once", remedy="try again")

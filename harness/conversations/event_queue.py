@@ -63,7 +63,7 @@ from workspaces.coordination.lease import Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AgentId, TurnId
 from workspaces.storage.blobs import BlobStore
-from workspaces.storage.contention import attempts
+from workspaces.storage.contention import attempts, contended, until_written
 from workspaces.storage.records import (
     Condition,
     Delete,
@@ -146,7 +146,7 @@ class EventQueue:
                 if is_gone:  # the conversation was deleted, now or earlier
                     self._cached.pop((agent_id, event.conversation_key), None)
                     conversation = None
-        raise Busy("the conversation", holder="too many callers at once")
+        raise contended("the conversation")
 
     def start(self, agent_id: AgentId, event: Event) -> TurnStart | None:
         """Return the start of the event's turn, for a caller that waits for the answer.
@@ -498,6 +498,7 @@ class EventQueue:
         due = self._clock.now() + timedelta(seconds=LOOK_AFTER_S)
         return Job(_job_id(conversation), TURN, due, payload)
 
+    @until_written("the conversation", TRIES_MAX, pause_s_max=PAUSE_S_MAX)
     def _complete(
         self,
         conversation: Conversation,
@@ -512,26 +513,21 @@ class EventQueue:
         head = change.head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         job = self._job_when_empty(conversation, head)
-        for _ in attempts(TRIES_MAX, pause_s_max=PAUSE_S_MAX):
-            also = change.also()
-            lets_go = is_last or bool(job)
-            guard = self._leases.releasing(lease) if lets_go else lease.guard
-            try:
-                self._records.write(
-                    guard, *change.ending, moved_head(conversation.id, head), *gone, *job, *also
-                )
-            except Conflict as conflict:
-                if job and conflict.name == str(wish_key(_job_id(conversation))):
-                    job = ()  # another caller has just added an event: the job stays
-                    continue
-                if conflict.name in {str(one.key) for one in also}:
-                    continue  # what the observer read has changed
-                raise LeaseLost(lease.key) from conflict
-            if lets_go:
-                self._leases.let_go(lease)
-            break
-        else:
-            raise LeaseLost(lease.key)
+        also = change.also()
+        lets_go = is_last or bool(job)
+        guard = self._leases.releasing(lease) if lets_go else lease.guard
+        try:
+            self._records.write(
+                guard, *change.ending, moved_head(conversation.id, head), *gone, *job, *also
+            )
+        except Conflict as conflict:
+            # Another caller has just added an event, or what the observer read has changed.
+            wish = wish_key(_job_id(conversation))
+            if conflict.name in {str(wish), *(str(one.key) for one in also)}:
+                raise
+            raise LeaseLost(lease.key) from conflict
+        if lets_go:
+            self._leases.let_go(lease)
         if item is not None:
             queue.forget(item.value["event"])
 

@@ -27,6 +27,7 @@ from workspaces.coordination.lease import Lease
 from workspaces.errors import Busy, Conflict, NotFound
 from workspaces.ids import ConversationId
 from workspaces.storage.blobs import Blob, BlobStore
+from workspaces.storage.contention import attempts, contended, until_written
 from workspaces.storage.records import (
     Check,
     Item,
@@ -37,9 +38,6 @@ from workspaces.storage.records import (
     fits,
     json_of,
 )
-
-TRIES_MAX = 50
-"""Times that an item is read again because another process changed it."""
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _NAMED = "rename it, or delete it with what belongs to it"
@@ -118,7 +116,7 @@ class RecordRedaction:
         findings: Findings,
         guard: tuple[Check, ...],
     ) -> None:
-        for _ in range(TRIES_MAX):
+        for _ in attempts():
             redactor = self._redactor(partition)
             value = self._cleaned(item.value, redactor)
             if value != item.value:
@@ -133,7 +131,7 @@ class RecordRedaction:
                     continue
             self._note(partition, item, redactor, findings)
             return
-        raise Busy("a record", holder="other processes that write to it")
+        raise contended("a record")
 
     def _rewrite_conversation(
         self, conversation: Conversation, lease: Lease, findings: Findings
@@ -166,17 +164,14 @@ class RecordRedaction:
                 if event_id is not None:
                     self._forget_body(conversation.claim_key(event_id), tombstone_id)
 
+    @until_written("an event")
     def _forget_body(self, key: Key, tombstone_id: str) -> None:
         """Remove the hash of a message from the claim of its event."""
-        for _ in range(TRIES_MAX):
-            claim = self.records.get(key)
-            body = redacted_hash(tombstone_id)
-            if claim is None or claim.value["body"] == body:
-                return
+        claim = self.records.get(key)
+        body = redacted_hash(tombstone_id)
+        if claim is not None and claim.value["body"] != body:
             value = {**claim.value, "body": body}
-            with suppress(Conflict):
-                self.records.write(Put(key, value, claim.counter, claim.expires_at))
-                return
+            self.records.write(Put(key, value, claim.counter, claim.expires_at))
 
     def _touched(self, partition: str) -> dict[str, str]:
         """Return the items with a mark of this forgetting, each with the id of a tombstone in it."""

@@ -13,7 +13,6 @@ unread, and the next pass reads it with whatever is said by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Busy, Conflict
 from workspaces.ids import AccountId
 from workspaces.localfs.process import is_dead, this_process
-from workspaces.storage.contention import attempts, contended
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import Check, Condition, Counter, JsonObject, Key, Put, RecordStore
 from workspaces.timestamp import Stamp, moment_of, stamp_of
 
@@ -150,21 +149,18 @@ class PassRecords:
         asked = {"process": this_process(), "at": stamp_of(self.clock.now()), "until": until}
         return replace(state, asked=asked)
 
+    @until_written("learning")
     def count(self, what: PassCount, number: int = 1) -> None:
         """Add to a count of today."""
         if not number:
             return
         key = Key(f"learning-days:{self.account_id}", self._today())
         expires_at = self.clock.now().timestamp() + DAY_KEPT_S
-        for _ in attempts():
-            item = self.records.get(key)
-            counts: JsonObject = {} if item is None else item.value
-            value = {**counts, what: counts.get(what, 0) + number}
-            with suppress(Conflict):
-                counter = ABSENT if item is None else item.counter
-                self.records.write(Put(key, value, counter, expires_at))
-                return
-        raise contended("learning")
+        item = self.records.get(key)
+        counts: JsonObject = {} if item is None else item.value
+        value = {**counts, what: counts.get(what, 0) + number}
+        counter = ABSENT if item is None else item.counter
+        self.records.write(Put(key, value, counter, expires_at))
 
     def today(self) -> Mapping[str, int]:
         """Return the counts of today."""

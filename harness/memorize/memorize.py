@@ -43,9 +43,9 @@ from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailabl
 from workspaces.home.workspaces import private_to_user
 from workspaces.ids import Version, namespace
 from workspaces.revision import Author
+from workspaces.storage.contention import until_written
 from workspaces.timestamp import stamp_of
 
-TRIES_MAX = 5
 HASH_DIGITS = 24
 
 MemorizeStatus = Literal["created", "updated", "unchanged"]
@@ -87,6 +87,10 @@ class _Target:
     key: str
     agent: str | None
     request_hash: str
+
+
+class _Moved(Exception):
+    """The fact is another one than was decided on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +280,7 @@ class Memorizer:
             at=stamp_of(self.clock.now()),
         )
 
+    @until_written("the memory", lost=(_Moved,))
     def _write(
         self,
         target: _Target,
@@ -290,26 +295,15 @@ class Memorizer:
         """
         request = checked.request
         attributes = attributes_of(origin, checked.tags, request.confidence, groundings)
-        for _ in range(TRIES_MAX):
-            before = _known(target.facts, target.key)
-            self._refuse_edited(target.facts, before, checked)
-            seen = None if before is None else before.version
-            with suppress(_Moved):
-                written = target.facts.put(
-                    target.key,
-                    checked.content,
-                    attributes=attributes,
-                    by=by,
-                    check=_check_of(seen),
-                )
-                is_same = not written.is_new and written.fact.version == seen
-                status = "created" if written.is_new else "unchanged" if is_same else "updated"
-                return status, written.fact
-        raise Unavailable("the memory", "it changes faster than it can be written")
-
-
-class _Moved(Exception):
-    """The fact is another one than was decided on."""
+        before = _known(target.facts, target.key)
+        self._refuse_edited(target.facts, before, checked)
+        seen = None if before is None else before.version
+        written = target.facts.put(
+            target.key, checked.content, attributes=attributes, by=by, check=_check_of(seen)
+        )
+        is_same = not written.is_new and written.fact.version == seen
+        status = "created" if written.is_new else "unchanged" if is_same else "updated"
+        return status, written.fact
 
 
 def _check_of(seen: Version | None) -> Any:

@@ -21,9 +21,8 @@ from typing import Literal
 from harness.agents.record import AgentRecord
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import Conflict
 from workspaces.ids import AccountId, AgentId
-from workspaces.storage.contention import attempts, contended
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import (
     Condition,
     Delete,
@@ -144,18 +143,14 @@ class ActiveMemories:
             warning=long_session_warning(runs) if is_long else None,
         )
 
+    @until_written("active memory")
     def reset(self, agent: AgentRecord) -> MemoryView:
         """Start afresh: the next turn sees nothing of the session. Everything said stays visible in chat."""
-        for _ in attempts():
-            state = self.state(agent.id)
-            now = stamp_of(self.clock.now())
-            fresh = state.as_reset(now, is_enabled=agent.config.active_memory)
-            try:
-                self.records.write(self.put(agent.id, fresh))
-            except Conflict:  # a turn has just ended
-                continue
-            return self.view(agent)
-        raise contended("active memory")
+        state = self.state(agent.id)
+        now = stamp_of(self.clock.now())
+        fresh = state.as_reset(now, is_enabled=agent.config.active_memory)
+        self.records.write(self.put(agent.id, fresh))
+        return self.view(agent)
 
     def toggled(self, agent: AgentRecord, before: AgentRecord | None) -> Sequence[RecordChange]:
         """Return the changes to write with an agent's record. Turning active memory on is a reset."""

@@ -25,7 +25,7 @@ from harness.runs.runs import Runs
 from harness.runtime.async_bridge import run_in_thread
 from workspaces.errors import AgentRunning, Conflict, Failure, NotFound, Refused
 from workspaces.ids import AgentId, ChainId, RunId, new_id
-from workspaces.storage.contention import attempts, contended
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import stamp_of
 
@@ -221,18 +221,15 @@ class Chains:
         with suppress(Failure):  # the job finds that the chain has ended
             self.runs.records.records.write(*self.runs.records.jobs.unwanted(f"{CHAIN}:{chain_id}"))
 
+    @until_written("chains")
     def _change(self, chain_id: str, **fields: object) -> None:
         """Change a chain that has not ended."""
-        for _ in attempts():
-            chain = self._chain(chain_id)
-            if chain.is_final:
-                return
-            changed: Chain = replace(chain, **fields)  # type: ignore[arg-type]
-            more = self.ended(changed) if changed.status == "succeeded" else ()
-            with suppress(Conflict):
-                self.runs.records.records.write(self._records.put(changed), *more)
-                return
-        raise contended("chains", "them")
+        chain = self._chain(chain_id)
+        if chain.is_final:
+            return
+        changed: Chain = replace(chain, **fields)  # type: ignore[arg-type]
+        more = self.ended(changed) if changed.status == "succeeded" else ()
+        self.runs.records.records.write(self._records.put(changed), *more)
 
     def _chain(self, chain_id: str) -> Chain:
         found = self._records.find(chain_id)

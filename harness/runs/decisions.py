@@ -34,7 +34,7 @@ from workspaces.clock import Clock
 from workspaces.errors import Conflict, Failure, Refused, Unavailable
 from workspaces.ids import AgentId, RunId
 from workspaces.revision import Author
-from workspaces.storage.contention import attempts, contended
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import JsonObject
 from workspaces.timestamp import Stamp, moment_of
 
@@ -280,7 +280,9 @@ class Decisions:
         if outcome is not None and not (outcome.strip() and len(outcome) <= OUTCOME_CHARACTERS_MAX):
             rule = f"must be 1 to {OUTCOME_CHARACTERS_MAX} characters"
             raise Refused("outcome", outcome, rule)
-        for _ in attempts():
+
+        @until_written("decisions")
+        def resolved() -> Run:
             run = self.get(run_id).run
             changed = replace(
                 run,
@@ -288,11 +290,10 @@ class Decisions:
                 outcome_fields=None if outcome is None or fields is None else dict(fields),
                 resolution_status=None if outcome is None else status,
             )
-            with suppress(Conflict):
-                self.records.records.write(self.records.put(changed))
-                break
-        else:
-            raise contended("decisions", "them")
+            self.records.records.write(self.records.put(changed))
+            return run
+
+        run = resolved()
         noted = "cleared" if outcome is None else outcome
         line = f"outcome: {noted}{f' ({status})' if status else ''}"
         by = self.records.principal.author("api")

@@ -42,7 +42,7 @@ from workspaces.errors import (
     Unavailable,
 )
 from workspaces.ids import AgentId, ChainId, RunId, new_id
-from workspaces.storage.contention import attempts, contended
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import JsonObject, RecordChange
 from workspaces.timestamp import moment_of, stamp_of
 
@@ -301,18 +301,16 @@ class Runs:
         with suppress(Conflict):
             self.records.records.write(*self.records.recorded(skipped))
 
+    @until_written("runs")
     def add_scheduled(self, run: Run) -> bool:
         """Add a run if its agent is idle, once. Return False if the agent runs."""
-        for _ in attempts():
-            if self.records.find(run.id) is not None:
-                return True
-            active = self.records.active(run.agent_id)
-            if active.runs:
-                return False
-            with suppress(Conflict):  # another process was faster
-                self.records.records.write(*self.records.created(run, active, wait_s=0.0))
-                return True
-        raise contended("runs", "them")
+        if self.records.find(run.id) is not None:
+            return True
+        active = self.records.active(run.agent_id)
+        if active.runs:
+            return False
+        self.records.records.write(*self.records.created(run, active, wait_s=0.0))
+        return True
 
     def new(
         self, agent: AgentRecord, prompt: str, source: RunSource, run_id: RunId | None = None
@@ -394,6 +392,7 @@ class Runs:
         self._add(agent, replace(run, conversation_key=run.own_key), "queue", LOOK_AFTER_S)
         return self.records.get(run_id)
 
+    @until_written("runs")
     def _add(
         self,
         agent: AgentRecord,
@@ -407,27 +406,24 @@ class Runs:
         A step of a chain that is done again goes ahead of a last run that waits for such steps: otherwise two
         of them could wait for each other.
         """
-        for _ in attempts():
-            active = self.records.active(agent.id)
-            if active.runs and on_busy == "reject":
-                raise AgentRunning(agent.name, active.runs[0])
-            if len(active.runs) > WAITING_RUNS_MAX:
-                actual = len(active.runs)
-                limit = "runs that wait for the agent"
-                raise TooMany(limit, maximum=WAITING_RUNS_MAX, actual=actual, unit="runs")
-            leading = None
-            if run.conversation_key is not None:
-                found = (self.records.find(one) for one in active.runs)
-                leading = next(
-                    (one.id for one in found if one is not None and one.leads_chain), None
-                )
-            changes = self.records.created(run, active, wait_s=wait_s, ahead_of=leading)
-            with suppress(Conflict):  # another caller was faster
-                self.records.records.write(*changes, *also)
-                return
-            if self.records.has(run.id):  # it was this caller's own run, as another process has it
-                return
-        raise contended("runs", "them")
+        active = self.records.active(agent.id)
+        if active.runs and on_busy == "reject":
+            raise AgentRunning(agent.name, active.runs[0])
+        if len(active.runs) > WAITING_RUNS_MAX:
+            actual = len(active.runs)
+            limit = "runs that wait for the agent"
+            raise TooMany(limit, maximum=WAITING_RUNS_MAX, actual=actual, unit="runs")
+        leading = None
+        if run.conversation_key is not None:
+            found = (self.records.find(one) for one in active.runs)
+            leading = next((one.id for one in found if one is not None and one.leads_chain), None)
+        changes = self.records.created(run, active, wait_s=wait_s, ahead_of=leading)
+        try:
+            self.records.records.write(*changes, *also)
+        except Conflict:
+            # it may have been this caller's own run, as another process has it
+            if not self.records.has(run.id):
+                raise
 
     def _next_up(self, run_id: str) -> Run | None:
         """Return the run if it is the agent's turn to do it now, with its conversation chosen."""
@@ -490,32 +486,29 @@ class Runs:
         if run.conversation_id is not None:
             self.dispatcher.conversations.get(run.conversation_id)
 
+    @until_written("runs")
     def _give_up(self, run_id: str, error: RunError, *, is_gone: bool = False) -> None:
         """End a run whose turn did not begin, or whose conversation `is_gone`.
 
         Raises: Busy if its turn runs: then the run ends with its turn.
         """
-        for _ in attempts():
-            run = self.records.find(run_id)
-            if run is None or run.is_final:
-                return
-            if run.turn_id is not None and not is_gone:
-                raise Busy("the run", holder="its turn")
-            over = refused(run, error, stamp_of(self.clock.now()))
-            with suppress(Conflict):
-                self.records.records.write(self.records.put(over), *self.records.left(over))
-                return
+        run = self.records.find(run_id)
+        if run is None or run.is_final:
+            return
+        if run.turn_id is not None and not is_gone:
+            raise Busy("the run", holder="its turn")
+        over = refused(run, error, stamp_of(self.clock.now()))
+        self.records.records.write(self.records.put(over), *self.records.left(over))
 
+    @until_written("runs")
     def _changed(self, run_id: str, change: Callable[[Run], Run | None]) -> Run:
         """Apply a change to a run, and return the run. None as the change leaves it as it is."""
-        for _ in attempts():
-            run = self.records.get(run_id)
-            changed = change(run)
-            if changed is None:
-                return run
-            with suppress(Conflict):
-                self.records.records.write(self.records.put(changed))
-        raise contended("runs", "them")
+        run = self.records.get(run_id)
+        changed = change(run)
+        if changed is None:
+            return run
+        self.records.records.write(self.records.put(changed))
+        return self.records.get(run_id)
 
 
 def result_json(run: Run) -> JsonObject | None:

@@ -49,7 +49,7 @@ from harness.turns.turn_report import log_not_begun, log_turn
 from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, Unavailable
 from workspaces.ids import TurnId, new_id
-from workspaces.storage.contention import attempts
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import RecordChange
 from workspaces.timestamp import stamp_of
 
@@ -284,6 +284,7 @@ class TurnRunner:
         account_id = self.conversation.account_id
         await self.slot.enter_async_context(self.dependencies.limiter.admitted(account_id))
 
+    @until_written("the conversation")
     def abandon(self, paused: PausedTurn, why: Unanswered) -> None:
         """End a paused turn. Its calls were not run, and the model will read that."""
         entries = self._entries(paused.first)
@@ -291,18 +292,14 @@ class TurnRunner:
         entry = Entry(number, at, paused.turn_id, unanswered(entries, why))
         ending = self._ending("interrupted", paused.turn_id, paused.first, number)
         also = self.dependencies.event_queue.abandoning(self.conversation, paused, ending)
-        for _ in attempts():
-            own = (*entries, entry)
-            observed = self.dependencies.observer.ends(self.conversation, paused.event, ending, own)
-            try:
-                self.log.append(entry, also=(*also, *observed))
-            except Conflict as conflict:
-                if conflict.name in {str(one.key) for one in observed}:
-                    continue  # what the observer read has changed
-                raise LeaseLost(self.log.lease.key) from conflict
-            break
-        else:
-            raise LeaseLost(self.log.lease.key)
+        own = (*entries, entry)
+        observed = self.dependencies.observer.ends(self.conversation, paused.event, ending, own)
+        try:
+            self.log.append(entry, also=(*also, *observed))
+        except Conflict as conflict:
+            if conflict.name in {str(one.key) for one in observed}:
+                raise  # what the observer read has changed
+            raise LeaseLost(self.log.lease.key) from conflict
         self.dependencies.event_queue.of(self.conversation).forget(paused.item.value["event"])
 
     def _prepare(

@@ -17,9 +17,9 @@ from pydantic import Field
 from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Forbidden, NotFound, OverLimit, Refused
+from workspaces.errors import Forbidden, NotFound, OverLimit, Refused
 from workspaces.ids import AccountId, new_id
-from workspaces.storage.contention import attempts
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import Delete, Item, Key, Put, RecordStore, with_prefix
 from workspaces.timestamp import Stamp, stamp_of
 from workspaces.validation import StrictModel, parse
@@ -92,25 +92,20 @@ class Webhooks:
             "id": new_id("hook"),
             "createdAt": stamp_of(self._clock.now()),
         }
-        for _ in attempts():
-            if self._put(value, secret):
-                return Webhook(parse(WebhookRecord, value), secret)
-        raise Conflict("webhooks", self._account_id, expected="no other change", actual="changes")
+        self._put(value, secret)
+        return Webhook(parse(WebhookRecord, value), secret)
 
-    def _put(self, value: dict[str, Any], secret: str) -> bool:
-        """Write a new webhook. Return False if another was created at the same moment."""
+    @until_written("webhooks")
+    def _put(self, value: dict[str, Any], secret: str) -> None:
+        """Write a new webhook."""
         count = self._records.get(self._count)
         found = len(self._items())
         if found >= WEBHOOKS_MAX:
             raise OverLimit("webhooks", maximum=WEBHOOKS_MAX, actual=found + 1, unit="webhooks")
         put = Put(self._key(value["id"]), {**value, "secret": secret}, expect=ABSENT)
         expect = ABSENT if count is None else count.counter
-        try:
-            self._records.write(put, Put(self._count, {}, expect=expect))
-        except Conflict:
-            return False
+        self._records.write(put, Put(self._count, {}, expect=expect))
         self._read_at = -math.inf
-        return True
 
     def list(self) -> list[WebhookRecord]:
         """Return the webhooks without their secrets, oldest first."""

@@ -14,8 +14,9 @@ from workspaces.accounts.stored_items import partition_of
 from workspaces.accounts.user import Users
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Forbidden, Refused
 from workspaces.ids import AccountId, UserId, new_id
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import Delete, Key, Put, RecordStore, with_prefix
 from workspaces.timestamp import Stamp
 from workspaces.validation import StrictModel
@@ -113,26 +114,23 @@ class Accounts(Catalog[AccountRecord]):
         users.add({"name": owner_name}, record_id=owner_id)
         return super().add(account, record_id=account_id)
 
+    @until_written("the default account")
     def default(self) -> AccountRecord:
         """Return the default account. The first caller creates it.
 
-        Raises: Refused if `harness join` was interrupted. Unavailable if the account cannot be read back.
+        Raises: Refused if `harness join` was interrupted.
         """
-        for _ in range(2):
-            item = self._records.get(DEFAULT_ACCOUNT)
-            if item is not None:
-                return self.get(item.value["id"])
-            joining = self._records.get(JOINING)
-            if joining is not None:
-                location = str(joining.value["location"])
-                rule = "was not joined completely: `harness join` was interrupted"
-                raise Refused("home", location, rule, remedy=f"run `harness join {location}` again")
-            try:
-                account = self._create_default()
-                self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
-            except Conflict:  # another process was faster: read its account
-                continue
-        raise Unavailable("home", "its default account cannot be read back")
+        item = self._records.get(DEFAULT_ACCOUNT)
+        if item is not None:
+            return self.get(item.value["id"])
+        joining = self._records.get(JOINING)
+        if joining is not None:
+            location = str(joining.value["location"])
+            rule = "was not joined completely: `harness join` was interrupted"
+            raise Refused("home", location, rule, remedy=f"run `harness join {location}` again")
+        account = self._create_default()
+        self._records.write(Put(DEFAULT_ACCOUNT, {"id": account.id}, expect=ABSENT))
+        return account
 
     def has_default(self) -> bool:
         """Return True if the home has a default account, in which commands act unless they name another."""

@@ -21,19 +21,13 @@ from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Forbidden, Refused
 from workspaces.ids import looks_like_id, new_id
-from workspaces.storage.contention import attempts
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import Delete, Item, Put, RecordChange, RecordStore
 from workspaces.timestamp import Stamp, next_stamp, stamp_of
 from workspaces.validation import StrictModel, parse
 
 GIVEN = ("id", "createdAt", "updatedAt")
 """Fields of every record that only the system sets."""
-
-TRIES_MAX = 20
-"""Attempts of a change. Each attempt applies it to the current record.
-
-Twenty lost races in a row mean that something is broken.
-"""
 
 
 class NamedRecord(Protocol):
@@ -123,6 +117,7 @@ class Catalog(Generic[R]):
         """Return all records, ordered by name."""
         return sorted((self._record(item) for item in self._items.list()), key=_name)
 
+    @until_written("the record")
     def patch(self, reference: str, patch: Mapping[str, Any]) -> R:
         """Apply an RFC 7396 merge patch: null removes a key, objects merge, other values replace.
 
@@ -132,25 +127,15 @@ class Catalog(Generic[R]):
         for key in (*GIVEN, *self._kind.fixed):
             if key in patch:
                 raise Refused(key, patch[key], "cannot be changed")
-        for _ in attempts(TRIES_MAX):
-            item = self._items.get(reference)
-            old = self._record(item)
-            merged = _trimmed(merge_patch(item.value, patch))
-            stamp = next_stamp(self._clock.now(), cast(Stamp, item.value["updatedAt"]))
-            record = self._parsed({**merged, "updatedAt": stamp}, old)
-            try:
-                self._records.write(
-                    Put(item.key, record.as_json(), expect=item.counter),
-                    *self._rename(self._handle(old), self._handle(record), _id(record)),
-                    *self._also(record, old),
-                )
-            except Conflict as error:
-                handle = self._handle(record)
-                if error.name == str(self._items.handle_key(handle)):
-                    raise AlreadyExists(self._kind.name, handle.value) from error
-                continue  # another process changed the record: apply the patch to its version
-            return record
-        raise _too_many_changes(self._kind.name, reference)
+        item = self._items.get(reference)
+        old = self._record(item)
+        merged = _trimmed(merge_patch(item.value, patch))
+        stamp = next_stamp(self._clock.now(), cast(Stamp, item.value["updatedAt"]))
+        record = self._parsed({**merged, "updatedAt": stamp}, old)
+        put = Put(item.key, record.as_json(), expect=item.counter)
+        renaming = self._rename(self._handle(old), self._handle(record), _id(record))
+        self._write(record, put, *renaming, *self._also(record, old))
+        return record
 
     def adopt(self, fields: Mapping[str, Any], *, instead_of: Mapping[str, Any] | None) -> R:
         """Store a whole record of another machine, with its id and stamps.
@@ -176,27 +161,31 @@ class Catalog(Generic[R]):
         index = Put(self._items.handle_key(handle), {"id": _id(record)}, expect=ABSENT)
         renaming = (index,) if old is None else self._rename(self._handle(old), handle, _id(record))
         expect = item.counter if item else ABSENT
+        put = Put(self._items.key(_id(record)), record.as_json(), expect=expect)
+        self._write(record, put, *renaming, *self._also(record, old))
+        return record
+
+    @until_written("the record")
+    def delete(self, reference: str) -> R:
+        self._check_right("delete")
+        item = self._items.get(reference)
+        record = self._record(item)
+        handle = self._items.handle_key(self._handle(record))
+        self._records.write(Delete(item.key, expect=item.counter), Delete(handle))
+        return record
+
+    def _write(self, record: R, *changes: RecordChange) -> None:
+        """Write changes of a record.
+
+        Raises: Conflict; AlreadyExists if another record has its name.
+        """
         try:
-            put = Put(self._items.key(_id(record)), record.as_json(), expect=expect)
-            self._records.write(put, *renaming, *self._also(record, old))
+            self._records.write(*changes)
         except Conflict as error:
+            handle = self._handle(record)
             if error.name == str(self._items.handle_key(handle)):
                 raise AlreadyExists(self._kind.name, handle.value) from error
             raise
-        return record
-
-    def delete(self, reference: str) -> R:
-        self._check_right("delete")
-        for _ in attempts(TRIES_MAX):
-            item = self._items.get(reference)
-            record = self._record(item)
-            handle = self._items.handle_key(self._handle(record))
-            try:
-                self._records.write(Delete(item.key, expect=item.counter), Delete(handle))
-            except Conflict:
-                continue  # another process renamed it: delete its new handle
-            return record
-        raise _too_many_changes(self._kind.name, reference)
 
     def _check_right(self, deed: str) -> None:
         if not self._may_change:
@@ -275,12 +264,6 @@ def _trimmed(fields: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in fields.items()
     }
     return {key: value for key, value in trimmed.items() if key != "description" or value}
-
-
-def _too_many_changes(kind: str, reference: str) -> Conflict:
-    return Conflict(
-        kind, reference, expected="no concurrent change", actual=f"{TRIES_MAX} changes in a row"
-    )
 
 
 def _id(record: StrictModel) -> str:

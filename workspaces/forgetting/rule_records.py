@@ -21,7 +21,7 @@ from datetime import timedelta
 from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, Forbidden, NotFound, OverLimit, Unavailable
+from workspaces.errors import Forbidden, NotFound, OverLimit
 from workspaces.forgetting.rule import (
     PATTERNS_MAX,
     ForbiddenRule,
@@ -38,6 +38,7 @@ from workspaces.forgetting.tombstone import (
     tombstone_of,
 )
 from workspaces.ids import AccountId
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import (
     Delete,
     Item,
@@ -54,7 +55,6 @@ RULES_MAX = 2_000
 PASS_S = 600
 """Seconds for which a rule can be passed once, if nobody does."""
 
-_TRIES_MAX = 20
 _AT_ONCE = 40
 """Rules written in one batch, whose size is limited too: a long text takes 55 KB."""
 
@@ -264,29 +264,24 @@ class RuleRecords:
                 self._records.write(Delete(item.key))
         self._records.write(Delete(self._head))
 
+    @until_written("rules")
     def _change(self, plan: Callable[[KnownRules], Sequence[ForbiddenRule | TombstoneKey]]) -> bool:
         """Write what `plan` makes of the present rules. Return False if that is nothing."""
-        for _ in range(_TRIES_MAX):
-            known = self.known()
-            entries = list({entry.id: entry for entry in plan(known)}.values())
-            count = len({*known.rules, *(entry.id for entry in entries)})
-            if count > RULES_MAX:
-                raise OverLimit("forbid.rules", maximum=RULES_MAX, actual=count, unit="rules")
-            if not entries:
-                return False
-            version = known.version
-            try:
-                for start in range(0, len(entries), _AT_ONCE):
-                    part = entries[start : start + _AT_ONCE]
-                    head = Put(self._head, {}, expect=version or ABSENT)
-                    puts = (Put(self._key(entry.id), entry.as_json()) for entry in part)
-                    version = self._records.write(head, *puts)[0] or version
-            except Conflict:  # another process was faster
-                self._read_at = -math.inf
-                continue
-            self._read_at = -math.inf
-            return True
-        raise Unavailable("rules", "other programs keep changing them", remedy="try again")
+        known = self.known()
+        entries = list({entry.id: entry for entry in plan(known)}.values())
+        count = len({*known.rules, *(entry.id for entry in entries)})
+        if count > RULES_MAX:
+            raise OverLimit("forbid.rules", maximum=RULES_MAX, actual=count, unit="rules")
+        if not entries:
+            return False
+        version = known.version
+        self._read_at = -math.inf  # what is known is old now, also if another process was faster
+        for start in range(0, len(entries), _AT_ONCE):
+            part = entries[start : start + _AT_ONCE]
+            head = Put(self._head, {}, expect=version or ABSENT)
+            puts = (Put(self._key(entry.id), entry.as_json()) for entry in part)
+            version = self._records.write(head, *puts)[0] or version
+        return True
 
     def _read_all(self, head: Item) -> KnownRules:
         rules: dict[str, ForbiddenRule] = {}

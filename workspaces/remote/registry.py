@@ -28,16 +28,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NoReturn, assert_never, cast
 
 from pydantic import Field
 
 from workspaces.conditions import ABSENT
-from workspaces.errors import Conflict, NotFound, OverLimit, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Conflict, NotFound, OverLimit, Refused
 from workspaces.ids import ID_HEX_DIGITS, AccountId
 from workspaces.storage.blobs import BlobStore, Expect, Stat, Token
+from workspaces.storage.contention import until_written
 from workspaces.timestamp import Stamp, moment_of, stamp_of
 from workspaces.validation import StrictModel, parse
 from workspaces.workspace_record import NAME_CHARACTERS_MAX
@@ -71,9 +71,6 @@ YEAR_MAX = 9000
 """Latest year of a stamp. Stamps grow by a microsecond at each change, and years end at 9999."""
 
 EPOCH_MAX = 2**31
-
-RACES_MAX = 20
-"""Tries to write a tombstone. Twenty concurrent changes in a row are not an accident."""
 
 THREADS = 16
 """Entries read at the same time. A join of a thousand at 50 ms each takes three seconds."""
@@ -208,6 +205,7 @@ class Registry:
         """
         return self._store.write(_name(kind, entry.id), encoded(kind, entry), expect=expect)
 
+    @until_written("a record of the account", lost=(Conflict, AlreadyExists))
     def write_tombstone(
         self, kind: RegistryKind, entry_id: str, name: str, at: Stamp
     ) -> StoredEntry:
@@ -215,15 +213,12 @@ class Registry:
 
         Raises: Unavailable if other machines keep changing the entry.
         """
-        for _ in range(RACES_MAX):
-            there = self.read(kind, entry_id)
-            if there is not None and isinstance(there.entry, Tombstone):
-                return there
-            tombstone = Tombstone(entry_id, name, at, there.entry.epoch if there else 0)
-            expect = there.token if there else ABSENT
-            with suppress(Conflict):  # changed since the read: delete the new state
-                return StoredEntry(tombstone, self.write(kind, tombstone, expect=expect))
-        raise Unavailable(f"{kind} {entry_id}", "other machines keep changing its record")
+        there = self.read(kind, entry_id)
+        if there is not None and isinstance(there.entry, Tombstone):
+            return there
+        tombstone = Tombstone(entry_id, name, at, there.entry.epoch if there else 0)
+        expect = there.token if there else ABSENT
+        return StoredEntry(tombstone, self.write(kind, tombstone, expect=expect))
 
     def _read(self, key: tuple[RegistryKind, str]) -> StoredEntry | InvalidEntry | None:
         try:

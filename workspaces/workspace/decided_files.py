@@ -54,18 +54,12 @@ from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import SYNC, Author, RevisionId
 from workspaces.storage.blobs import Blob
+from workspaces.storage.contention import attempts, contended
 from workspaces.workspace.incoming_changes import IncomingChange, IncomingChanges
 from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import PutBack, told
 from workspaces.workspace.remote_port import ObjectState, Remote, RemoteEntry
-
-RACES_MAX = 20
-"""Attempts of one write while programs without the lock, or both sides, change the file first."""
-
-REFUSALS_MAX = 100
-"""Refusals of one write by the store, under one hold of the lock. Of two servers that write to one file in
-turn, one succeeds each time. Ten servers refuse a write a hundred times in a row once in 37 000 writes."""
 
 PAUSE_S_MAX = 0.01
 """Longest pause after a refusal: about one answer of the store, so that the other servers finish."""
@@ -286,7 +280,7 @@ class DecidedFiles:
         remote = self._edits.remote
         if remote is None:
             raise Unavailable(path, "the workspace is connected to no store")
-        for _ in range(RACES_MAX):
+        for _ in attempts():
             with self._edits.hold(by) as held:
                 try:
                     decision = self._decision(remote, held, path)
@@ -295,12 +289,12 @@ class DecidedFiles:
                     pass
             with _deciding(path):
                 remote.refresh(path)
-        raise Unavailable(path, "other programs keep changing it", remedy="try again")
+        raise contended(path)
 
     def edit_here(self, path: WorkspacePath, plan: EditFile, by: Author) -> Written:
         """Change the file here, decided by the writer lock alone."""
         with self._edits.hold(by) as held:
-            for _ in range(RACES_MAX):
+            for _ in attempts():
                 current = self._edits.check_precondition(path, ANY)
                 before = current.data if current else None
                 data = plan(before)
@@ -318,7 +312,7 @@ class DecidedFiles:
                     continue  # an editor saved without the lock: commit its edit first
                 is_new = before is None
                 return Written(path, _version(data), revision, created=is_new, put_back=put_back)
-        raise Unavailable(path, "other programs keep changing it", remedy="try again")
+        raise contended(path)
 
     def _send(self, remote: Remote, paths: Sequence[WorkspacePath]) -> None:
         """Send files that changed here, if the lock is free. What is not sent now waits for the sync."""
@@ -414,7 +408,7 @@ class _Decision:
     def settled(self, *, is_register: bool, is_sure: bool = True) -> ObjectState:
         """Return the state of the object, once what changed here is sent. With `is_sure`, the store has said
         so, and what changed there is here."""
-        for _ in range(REFUSALS_MAX):
+        for _ in attempts():
             try:
                 self._settle(is_register=is_register)
             except _Moved:
@@ -428,7 +422,7 @@ class _Decision:
     def make(self, plan: EditFile, by: Author, *, is_register: bool) -> Written:
         """Carry out a change. `plan` is called until the store accepts its result."""
         path = self._path
-        for tries in range(REFUSALS_MAX):
+        for tries in attempts():
             try:
                 local = self._settle(is_register=is_register)
                 is_local = not is_register or _version_of(local) == self._state.version
@@ -464,14 +458,14 @@ class _Decision:
             is_new = before is None and data is not None
             durable = Durable(files="s3")
             return Written(path, _version(data), revision, durable, is_new, put_back)
-        raise Unavailable(path, "other programs keep changing it", remedy="try again")
+        raise contended(path)
 
     def _settle(self, *, is_register: bool) -> Blob | None:
         """Make both sides the same, as far as the state of the object is known. Return the file here.
 
         Raises: _Moved when the store refuses. _BothChanged when the two must be merged.
         """
-        for _ in range(RACES_MAX):
+        for _ in attempts():
             local = self._edits.check_precondition(self._path, ANY)
             here, state = _version_of(local), self._state
             if here == state.version:

@@ -25,7 +25,7 @@ from workspaces.accounts.stored_workspace import StoredWorkspace
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.coordination.writer_lock import WAIT_S, WriterLock
-from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Unavailable, Undecided
+from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Undecided
 from workspaces.file import File, as_bytes
 from workspaces.history.file_origins import FileOrigins
 from workspaces.history.git.objects import ObjectId
@@ -40,6 +40,7 @@ from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision, RevisionId
 from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
+from workspaces.storage.contention import attempts, contended
 from workspaces.tree.conflict_copy import is_conflict
 from workspaces.tree.merge import MergeResult
 from workspaces.tree.merge_marks import TRAILER as MERGED
@@ -69,9 +70,6 @@ AnyRecord: TypeAlias = "WorkspaceRecord | StoredWorkspace"
 VERSIONS_SEARCHED_MAX = 200
 """Most revisions searched for a version. A version that a conversation still knows after so many later ones
 is better read anew."""
-
-RACES_MAX = 20
-"""Limit of attempts of an unconditional write, when a program without the lock changed the file first."""
 
 
 @dataclass(slots=True)
@@ -392,7 +390,7 @@ class Workspace:
         and returns the new content."""
         revision: RevisionId | None = None
         with self._edits.hold(by) as held:
-            for _ in range(RACES_MAX):
+            for _ in attempts():
                 current = {path: self._edits.check_precondition(path, ANY) for path in paths}
                 new_files = plan(
                     {path: blob.data if blob else None for path, blob in current.items()}
@@ -409,7 +407,7 @@ class Workspace:
                     return revision
                 if not isinstance(failure, Conflict):
                     raise failure
-        raise Unavailable(", ".join(paths), "other programs keep changing them", remedy="try again")
+        raise contended(", ".join(paths))
 
     def committed(
         self, expected: Mapping[WorkspacePath, ObjectId | None], *, wait_s: float = WAIT_S

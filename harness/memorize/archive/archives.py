@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -30,9 +29,10 @@ from harness.transcripts.large_values import LargeValues
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY
-from workspaces.errors import Conflict, NotFound, OverLimit, Unavailable
+from workspaces.errors import Conflict, NotFound, OverLimit
 from workspaces.ids import ID_HEX_DIGITS, AccountId, ConversationId, UserId, WorkspaceId
 from workspaces.storage.blobs import BlobStore
+from workspaces.storage.contention import until_written
 from workspaces.storage.records import (
     Condition,
     Delete,
@@ -44,9 +44,6 @@ from workspaces.storage.records import (
     with_prefix,
 )
 from workspaces.timestamp import Stamp, stamp_of
-
-TRIES_MAX = 20
-"""Times that a write is repeated because another one came first."""
 
 SNAPSHOTS_MAX = 200
 """Snapshots of one conversation that facts may cite: what fits into a record."""
@@ -163,6 +160,7 @@ class Archives:
         whole = "\0".join([self._account_id, self._user_id, provider, uuid])
         return "arc_" + sha256(whole.encode()).hexdigest()[:ID_HEX_DIGITS]
 
+    @until_written("the archive")
     def keep(
         self, about: LocalConversation, snapshot: ArchiveSnapshot, citation: Citation
     ) -> ArchivedConversation:
@@ -171,25 +169,16 @@ class Archives:
         Raises: OverLimit; Unavailable.
         """
         archive_id = self.id_of(about.provider, about.id)
-        written: KeptSnapshot | None = None
-        for _ in range(TRIES_MAX):
-            before = self._alive(archive_id)
-            kept = None if before is None else before.find(snapshot.hash)
+        before = self._alive(archive_id)
+        kept = None if before is None else before.find(snapshot.hash)
+        newest = kept or self._write(archive_id, snapshot)
+        try:
+            after = self._after(archive_id, before, about, newest)
+            return replace(after, counter=self._store(after, citation))
+        except (OverLimit, Conflict):
             if kept is None:
-                written = written or self._write(archive_id, snapshot)
-                kept = written
-            try:
-                after = self._after(archive_id, before, about, kept)
-            except OverLimit:
-                if written is not None:
-                    self._large.delete(written.name, expect=ANY)
-                raise
-            with suppress(Conflict):
-                counter = self._store(after, citation)
-                if written is not None and kept is not written:  # another caller's will do
-                    self._large.delete(written.name, expect=ANY)
-                return replace(after, counter=counter)
-        raise Unavailable("the archive", "it changes faster than it can be written")
+                self._large.delete(newest.name, expect=ANY)
+            raise
 
     def messages(
         self, archive: ArchivedConversation, snapshot: str | None = None

@@ -30,18 +30,16 @@ from harness.memory.facts.fact_index import FactIndexes, FactList
 from harness.memory.facts.fact_secrets import refuse_secrets
 from harness.memory.similar import Match, Similar
 from workspaces.durability import HERE, Durable
-from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, Refused, Unavailable
+from workspaces.errors import AlreadyExists, Busy, Conflict, Failure, NotFound, Refused
 from workspaces.history.revert import Files
 from workspaces.history.source import Source, source_by
 from workspaces.ids import AgentId, Version, WorkspaceId, version_of
 from workspaces.paths import WorkspacePath, folded
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision
+from workspaces.storage.contention import until_written
 from workspaces.workspace.decided_files import VersionCheck
 from workspaces.workspace.workspace import Workspace
-
-TRIES_MAX = 20
-"""Times that a write is planned anew because another one came first."""
 
 EDITS_WAIT_S = 0.1
 """Seconds that a reader waits for the writer lock, to commit manual edits first. A write holds it for
@@ -104,6 +102,10 @@ def check_entry(entry: FactEntry) -> FactEntry:
 
 FactFate = Literal["new", "changed", "same", "kept"]
 """What became of an entry. Kept: the fact is a person's, and the entry is a model's."""
+
+
+class _Moved(Exception):
+    """The file does not hold the fact any more, or another one than was read."""
 
 
 class Facts:
@@ -204,18 +206,19 @@ class Facts:
         workspace = self._open(not dry_run)
         if workspace is None:  # nothing is there, and a trial makes nothing
             return ["new" for _ in checked]
-        for _ in range(TRIES_MAX):
-            batch = _Batch(
-                self._committed(workspace), workspace, checked, keeps_manual=not is_person
-            )
-            if dry_run:
-                return batch.fates()
-            with suppress(_Moved, AlreadyExists):
-                fates = batch.fates()
+
+        @until_written("the facts", lost=(_Moved, AlreadyExists))
+        def write() -> Sequence[FactFate]:
+            facts = self._committed(workspace)
+            batch = _Batch(facts, workspace, checked, keeps_manual=not is_person)
+            fates = batch.fates()
+            if not dry_run:
                 workspace.change(list(batch.edits), batch.content, by=by)
-                break
-        else:
-            raise Unavailable("the facts", "other programs keep changing them", remedy="try again")
+            return fates
+
+        fates = write()
+        if dry_run:
+            return fates
         written = [entry for entry, fate in zip(checked, fates, strict=True) if fate != "kept"]
         for entry in written:
             if is_person:
@@ -231,19 +234,16 @@ class Facts:
             with suppress(Conflict, NotFound):  # somebody has just changed it, and stands for that
                 workspace.adopt(fact.path, by=by, expect=fact.version)
 
+    @until_written("the facts", lost=(_Moved,))
     def _weigh(self, workspace: Workspace, entries: Sequence[FactEntry]) -> None:
         """Set pins and importances, which only a person sets."""
-        for _ in range(TRIES_MAX):
-            facts = self._committed(workspace)
-            edits = {
-                known.path: _Edit(entry.key, FactChange(None, entry.pinned, entry.importance))
-                for entry in entries
-                if (known := facts.by_key.get(entry.key)) is not None
-            }
-            with suppress(_Moved):
-                workspace.change(list(edits), partial(_contents, edits), by=self._author)
-                return
-        raise Unavailable("the facts", "other programs keep changing them", remedy="try again")
+        facts = self._committed(workspace)
+        edits = {
+            known.path: _Edit(entry.key, FactChange(None, entry.pinned, entry.importance))
+            for entry in entries
+            if (known := facts.by_key.get(entry.key)) is not None
+        }
+        workspace.change(list(edits), partial(_contents, edits), by=self._author)
 
     def change(
         self,
@@ -346,23 +346,17 @@ class Facts:
         workspace = self._open(create)
         if workspace is None:
             raise NotFound("fact", reference)
-        moved: _Moved | None = None
-        for attempt in range(TRIES_MAX):
-            # A write commits a person's edit of its own file. All others matter only if that was no use.
-            facts = self._indexes.of(workspace).facts()
-            is_unseen = workspace.decided.is_register and reference not in facts.by_key
-            if attempt or is_unseen:
-                facts = self._committed(workspace)
-            try:
+        # A write commits a person's edit of its own file. All others matter only if that was no use.
+        facts = self._indexes.of(workspace).facts()
+        if not workspace.decided.is_register or reference in facts.by_key:
+            with suppress(NotFound, _Moved):
                 return act(facts, workspace)
-            except NotFound:
-                if attempt:
-                    raise
-            except _Moved as failure:
-                moved = failure
-        raise Unavailable(
-            "the fact", "other programs keep changing it", remedy="try again"
-        ) from moved
+
+        @until_written("the fact", lost=(_Moved,))
+        def act_on_committed() -> T:
+            return act(self._committed(workspace), workspace)
+
+        return act_on_committed()
 
     def _edit(
         self,
@@ -507,10 +501,6 @@ class _Batch:
 def _contents(edits: Mapping[WorkspacePath, _Edit], now: Files) -> Files:
     after = {path: edits[path].content(path, before) for path, before in now.items()}
     return {path: data for path, data in after.items() if data != now[path]}
-
-
-class _Moved(Exception):
-    """The file does not hold the fact any more, or another one than was read."""
 
 
 class ReadOnlyFact(Conflict):

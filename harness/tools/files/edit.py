@@ -10,11 +10,10 @@ from harness.agents.mounts import Mount
 from harness.tools.port import Tool
 from harness.tools.put_back_note import put_back_note
 from harness.tools.tool_context import ToolContext, path_of
-from workspaces.errors import Conflict, Refused
+from workspaces.errors import Refused
 from workspaces.paths import WorkspacePath
+from workspaces.storage.contention import until_written
 from workspaces.validation import StrictModel
-
-TRIES_MAX = 5
 
 
 class EditInput(StrictModel):
@@ -25,25 +24,21 @@ class EditInput(StrictModel):
     workspace: str | None = None
 
 
+@until_written("the file")
 def _edit(arguments: EditInput, context: ToolContext, call_id: str) -> str:
     """Edit the file as it is now. Changes that others made elsewhere in it stay."""
     mount = context.writable(arguments.workspace)
     path = path_of(arguments.path)
-    for _ in range(TRIES_MAX):
-        file = context.read(mount, path)
-        after, count = replaced(
-            file.data, path, old=arguments.old, new=arguments.new, is_all=arguments.all
-        )
-        try:
-            written = mount.here.write(path, after, by=context.author(call_id), expect=file.version)
-        except Conflict:
-            continue
-        context.record_write(mount, written)
-        note = "" if written.put_back is None else f" {put_back_note(written.put_back)}"
-        if written.revision is None:
-            return note.strip() or f"{path} is as it was: `old` and `new` are the same."
-        return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}.{note}"
-    raise Refused("path", path, "keeps changing: other programs write to it", remedy="try again")
+    file = context.read(mount, path)
+    after, count = replaced(
+        file.data, path, old=arguments.old, new=arguments.new, is_all=arguments.all
+    )
+    written = mount.here.write(path, after, by=context.author(call_id), expect=file.version)
+    context.record_write(mount, written)
+    note = "" if written.put_back is None else f" {put_back_note(written.put_back)}"
+    if written.revision is None:
+        return note.strip() or f"{path} is as it was: `old` and `new` are the same."
+    return f"Edited: {path}, {count} {'place' if count == 1 else 'places'}.{note}"
 
 
 def replaced(

@@ -12,10 +12,10 @@ from workspaces.conditions import ABSENT
 from workspaces.errors import AlreadyExists, Conflict, Refused
 from workspaces.file import as_bytes
 from workspaces.paths import WorkspacePath
+from workspaces.storage.contention import attempts, contended
 from workspaces.tree.merge import merge
 from workspaces.validation import StrictModel
 
-TRIES_MAX = 5
 SHOWN_LINES_MAX = 40
 """Lines of others' changes that a refusal shows: enough to see the subject; `read` shows the rest."""
 
@@ -33,7 +33,7 @@ def _write(arguments: WriteInput, context: ToolContext, call_id: str) -> str:
     seen = context.seen(mount, path)
     expect = ABSENT if seen is None else seen
     note = ""
-    for _ in range(TRIES_MAX):
+    for _ in attempts():
         try:
             written = mount.here.write(path, data, by=context.author(call_id), expect=expect)
         except AlreadyExists as error:
@@ -55,7 +55,7 @@ def _write(arguments: WriteInput, context: ToolContext, call_id: str) -> str:
         if written.put_back is not None:
             note += f" {put_back_note(written.put_back)}"
         return _answer(path, data, is_new=written.revision is not None) + note
-    raise Refused("path", path, "keeps changing: other programs write to it", remedy="try again")
+    raise contended("the file")
 
 
 def _answer(path: WorkspacePath, data: bytes, *, is_new: bool) -> str:
