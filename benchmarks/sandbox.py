@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.ratio import compare, report
 from harness import Harness
 from harness.agents.mounts import Mount
-from harness.bootstrap.composition import TOOLS
+from harness.bootstrap.services.builtin_tools import TOOLS
 from harness.messages.message import ToolCall
 from harness.messages.progress import silent
 from harness.runtime.async_bridge import run_in_thread

@@ -6,67 +6,59 @@ with Harness.open("~/.harness") as harness:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.agents.catalog import AgentCatalog
-from harness.agents.mounts import Mount, mount_name
-from harness.agents.record import AgentRecord
-from harness.billing.ledger import Dimension, Spending, UsageReport
-from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.composition import wire
 from harness.bootstrap.first_start import create_defaults, write_missing_cards
-from harness.bootstrap.job_kinds import tidying
-from harness.conversations.conversation import Conversation, Conversations
-from harness.conversations.export import exported, imported
-from harness.jobs.job import Jobs
-from harness.jobs.runner import Drained, OnJob, unheard
-from harness.learning.learner import PassReport, PassWish
-from harness.memory.blocks.blocks import Blocks
-from harness.memory.facts.fact_catalog import FactCatalog
-from harness.messages.event import (
-    Answer,
-    Approval,
-    Event,
-    EventItem,
-    OnBusy,
-    check_event_id,
-    check_key,
-)
-from harness.messages.memory_policy import MemoryPolicy, PolicyKeys
-from harness.messages.pending_call import PendingCall
-from harness.messages.progress import Emit, silent
-from harness.models.port import Model
-from harness.prompts.compaction import Compacted
-from harness.prompts.prompt_request import PromptRequest
-from harness.runs.chain import ChainView
-from harness.runs.runs import Runs, RunView
-from harness.runtime.async_bridge import LoopThread, UnderWay, entered
+from harness.messages.progress import silent
+from harness.runtime.lazily import is_built, lazily
 from harness.runtime.settings import Settings, read_settings
-from harness.sandboxes.port import Confinement, Sandbox, SandboxCommand
-from harness.sync.record_deletion import RecordDeletion
-from harness.sync.registry_sync import RegistrySync
-from harness.tools.bash import order_for
-from harness.tools.custom import CustomTool, custom_tools
-from harness.transcripts.approval import nothing_waits
-from harness.transcripts.outcome import Outcome
-from harness.turns.dispatcher import Dispatcher
-from harness.turns.explanation import Explanation, explain
-from harness.turns.manual_loop import ManualLoop
-from harness.turns.preview import preview
-from workspaces.accounts.principal import Principal
-from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
-from workspaces.home.workspaces import Workspaces
 from workspaces.ids import new_id
-from workspaces.localfs.permissions import DiskUsage
-from workspaces.search.embeddings import Embedder
+
+if TYPE_CHECKING:
+    from datetime import date
+    from types import TracebackType
+
+    from harness.agents.catalog import AgentCatalog
+    from harness.agents.record import AgentRecord
+    from harness.billing.ledger import Dimension, Spending, UsageReport
+    from harness.bootstrap.composition import Application
+    from harness.bootstrap.services.principal_services import PrincipalServices
+    from harness.conversations.conversation import Conversation, Conversations
+    from harness.jobs.job import Jobs
+    from harness.jobs.runner import Drained, OnJob
+    from harness.learning.learner import PassReport
+    from harness.memory.blocks.blocks import Blocks
+    from harness.memory.facts.fact_catalog import FactCatalog
+    from harness.messages.event import Answer, EventItem, OnBusy
+    from harness.messages.memory_policy import MemoryPolicy, PolicyKeys
+    from harness.messages.pending_call import PendingCall
+    from harness.messages.progress import Emit
+    from harness.models.port import Model
+    from harness.prompts.compaction import Compacted
+    from harness.prompts.prompt_request import PromptRequest
+    from harness.runs.chain import ChainView
+    from harness.runs.runs import Runs, RunView
+    from harness.runtime.async_bridge import LoopThread, UnderWay
+    from harness.sandboxes.port import Confinement, Sandbox
+    from harness.sync.record_deletion import RecordDeletion
+    from harness.sync.registry_sync import RegistrySync
+    from harness.tools.custom import CustomTool
+    from harness.transcripts.outcome import Outcome
+    from harness.turns.dispatcher import Dispatcher
+    from harness.turns.explanation import Explanation
+    from harness.turns.manual_loop import ManualLoop
+    from workspaces.accounts.principal import Principal
+    from workspaces.clock import Clock
+    from workspaces.home.workspaces import Workspaces
+    from workspaces.localfs.permissions import DiskUsage
+    from workspaces.search.embeddings import Embedder
 
 
 class Harness:
@@ -76,7 +68,12 @@ class Harness:
     def __init__(self, house: Application, principal: Principal) -> None:
         self.house = house
         self.rooms: PrincipalServices = house.rooms(principal)
-        self._loop = LoopThread()
+
+    @lazily
+    def _loop(self) -> LoopThread:
+        from harness.runtime.async_bridge import LoopThread
+
+        return LoopThread()
 
     @classmethod
     def open(
@@ -205,6 +202,9 @@ class Harness:
         conversation that the agent's runs share. `tools` are functions that the agent can call in this turn.
         `approve` or `answer` resumes a turn that waits.
         """
+        from harness.messages.event import Event, check_event_id
+        from harness.messages.memory_policy import MemoryPolicy
+
         key = new_id("c") if conversation is None else conversation
         event = Event.said(
             new_id("evt") if event_id is None else check_event_id(event_id),
@@ -232,6 +232,9 @@ class Harness:
                     asked = {"system": context.system, "tools": context.tools}
                     context.record(client.messages.create(messages=context.messages, **asked, …))
         """
+        from harness.messages.event import Event
+        from harness.turns.manual_loop import ManualLoop
+
         record = self._agent(agent)
         key = new_id("c") if conversation is None else conversation
 
@@ -260,6 +263,8 @@ class Harness:
 
         Raises: NotFound; Conflict for a call that is not pending.
         """
+        from harness.messages.event import Event, check_event_id
+
         own_id = check_event_id(event_id or new_id("evt"))
         event = Event(own_id, conversation.key, answers, has_reserved_key=True)
         agent = self.agents.get(conversation.agent_id)
@@ -279,9 +284,13 @@ class Harness:
 
         Raises: NotFound when no such call is pending.
         """
+        from harness.messages.event import Approval
+
         ids = [one.id for one in self.pending(conversation) if one.asked.waits_for == "approval"]
         ids = ids if call_id is None else [call_id]
         if not ids:
+            from harness.transcripts.approval import nothing_waits
+
             raise nothing_waits(None)
         approvals = [Approval(call_id=one, is_allowed=is_allowed, reason=reason) for one in ids]
         return self.answer(conversation, *approvals, tools=tools, emit=emit)
@@ -303,6 +312,9 @@ class Harness:
 
         Without `conversation`, or with a key that is not used yet, this is a first turn.
         """
+        from harness.messages.memory_policy import MemoryPolicy
+        from harness.turns.preview import preview
+
         return preview(
             self.rooms.dispatcher,
             self._agent(agent),
@@ -314,6 +326,8 @@ class Harness:
     def explain(self, conversation: Conversation) -> Explanation:
         """Return the prompts that the model saw in each turn, and the revision of each memory that came in
         with the turn."""
+        from harness.turns.explanation import explain
+
         return explain(conversation, self.agents, self.conversations)
 
     def demo_notice(self, agent: AgentRecord) -> str | None:
@@ -332,6 +346,11 @@ class Harness:
         return self._loop.run(self._in_sandbox(workspace, command, sandbox))
 
     async def _in_sandbox(self, reference: str, command: Sequence[str], sandbox: str) -> int:
+        from harness.agents.mounts import Mount, mount_name
+        from harness.runtime.async_bridge import entered
+        from harness.sandboxes.port import SandboxCommand
+        from harness.tools.bash import order_for
+
         record = self.rooms.sandboxes.get(sandbox)
         workspace = self.workspaces.get(reference)
         name, is_writable = mount_name(workspace.record.name), record.config.mode == "rw"
@@ -393,6 +412,8 @@ class Harness:
 
         Raises: Busy while another process reads it.
         """
+        from harness.learning.learner import PassWish
+
         wish = PassWish(blocks=blocks, by_hand=True, is_trial=dry_run)
         return self._loop.run(self.rooms.learning.read(conversation, wish))
 
@@ -405,6 +426,10 @@ class Harness:
 
     def export_conversation(self, conversation: Conversation) -> Iterator[str]:
         """Return the conversation as JSON lines, each with its line end."""
+        import json
+
+        from harness.conversations.export import exported
+
         conversations = self.conversations
         transcript, entries = (
             conversations.transcript(conversation),
@@ -426,6 +451,9 @@ class Harness:
 
         Raises: AlreadyExists, Refused.
         """
+        from harness.conversations.export import imported
+        from harness.messages.event import check_key
+
         was, sessions, entries = imported(lines)
         under = check_key(was.get("key", "") if key is None else key, "key")
         return self.conversations.add(self._agent(agent).id, under, sessions, entries)
@@ -434,21 +462,33 @@ class Harness:
         self, conversation: Conversation, key: str, *, at: int | None = None
     ) -> Conversation:
         """Create a conversation that begins with the entries of this one, up to number `at` or all."""
+        from harness.messages.event import check_key
+
         return self.conversations.fork(conversation, check_key(key, "key"), at)
 
-    def run_jobs(self, on_job: OnJob = unheard) -> Drained:
+    def run_jobs(self, on_job: OnJob | None = None) -> Drained:
         """Run all due jobs now. `on_job` receives each one."""
-        return self._loop.run(self.house.runner.drain(on_job))
+        from harness.jobs.runner import unheard
+
+        return self._loop.run(self.house.runner.drain(on_job or unheard))
 
     def close(self) -> None:
-        self._loop.close()
+        if is_built(self, "_loop"):
+            self._loop.close()
         if self.rooms.registry_sync is not None:
             with suppress(Failure):
                 self.rooms.registry_sync.publish_pending()
-        with suppress(Failure):  # any failure: the next close enqueues the job again
-            for workspace_id in self.workspaces.untidy():
-                self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
+        if is_built(self.rooms, "workspaces"):
+            with suppress(Failure):  # any failure: the next close enqueues the job again
+                self._enqueue_packing()
         self.house.close()
+
+    def _enqueue_packing(self) -> None:
+        """Enqueue the packing of histories that are due for it."""
+        for workspace_id in self.workspaces.untidy():
+            from harness.bootstrap.services.history_jobs import tidying
+
+            self.jobs.enqueue(tidying(self.rooms.principal, workspace_id, self.house.clock))
 
     def __enter__(self) -> Harness:
         return self
@@ -466,10 +506,12 @@ class Harness:
         dispatcher = self.rooms.dispatcher
         if not tools:
             return dispatcher
+        from harness.tools.custom import custom_tools
+
         own = custom_tools(tools, (tool.name for tool in dispatcher.tools))
         return replace(dispatcher, callers_tools=own)
 
     def _agent(self, agent: AgentRecord | str | None) -> AgentRecord:
-        if isinstance(agent, AgentRecord):
-            return agent
-        return self.agents.get(self.settings.default_agent if agent is None else agent)
+        if agent is None or isinstance(agent, str):
+            return self.agents.get(self.settings.default_agent if agent is None else agent)
+        return agent

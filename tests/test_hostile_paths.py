@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from harness import Harness
-from harness.bootstrap.composition import TOOLS
+from harness.bootstrap.services.builtin_tools import TOOLS
 from harness.cli.app import app
 from harness.cli.console.console import Shown
 from harness.messages.message import ToolCall

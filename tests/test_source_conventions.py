@@ -91,7 +91,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
 
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     names = {getattr(one, "id", getattr(one, "attr", "")) for one in function.decorator_list}
-    return not names.isdisjoint({"property", "cached_property"})
+    return not names.isdisjoint({"property", "cached_property", "lazily"})
 
 
 def _public_types(tree: ast.Module) -> Iterator[str]:

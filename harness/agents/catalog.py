@@ -52,20 +52,20 @@ class AgentCatalog(Catalog[AgentRecord]):
         *,
         workspaces: Workspaces,
         sandboxes: Catalog[SandboxRecord],
-        tool_names: Iterable[str] = (),
+        tool_names: Callable[[], Iterable[str]] = tuple[str],
         check_model: Callable[[str, str], None] = lambda _name, _field: None,
         check_card: Callable[[str, str], None] = lambda _name, _field: None,
         also: Callable[[AgentRecord, AgentRecord | None], Sequence[RecordChange]] = _nothing_also,
     ) -> None:
         """Store the dependencies.
 
-        `tool_names` are taken: those of the tools that every agent has. `check_model` refuses the name of a
-        model that nothing can ask, `check_card` that of a card which is missing or wrong; both also receive
-        the field. For `also`, see `Catalog`.
+        `tool_names` returns the names that are taken: those of the tools that every agent has. `check_model`
+        refuses the name of a model that nothing can ask, `check_card` that of a card which is missing or
+        wrong; both also receive the field. For `also`, see `Catalog`.
         """
         self._check_model = check_model
         self._check_card = check_card
-        self._tool_names = frozenset(tool_names)
+        self._tool_names = tool_names
         self._user_id = principal.user_id
         self._workspaces = workspaces
         self._sandboxes = sandboxes
@@ -243,7 +243,7 @@ class AgentCatalog(Catalog[AgentRecord]):
         Raises: Refused, naming the field.
         """
         config, known = record.config, _references(before)
-        check_names(config.tools, self._tool_names, within="config.tools")
+        check_names(config.tools, frozenset(self._tool_names()), within="config.tools")
         self._check_model_and_card(record, before)
         if config.sandbox not in known:
             self._check_sandbox("config.sandbox", config.sandbox)

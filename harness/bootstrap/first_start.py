@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from harness.bootstrap.composition import Application, PrincipalServices
+from harness.bootstrap.composition import Application
 from harness.bootstrap.local_files import cards_mark, defaults_mark
-from harness.learning.pass_records import told_key
+from harness.bootstrap.services.principal_services import PrincipalServices
 from workspaces.conditions import ANY
 from workspaces.errors import AlreadyExists, Failure
 from workspaces.storage.records import Key, Put
@@ -21,6 +21,8 @@ def create_defaults(services: PrincipalServices) -> None:
     """Create the defaults, unless they were created before."""
     if services.records.get(_mark(services)) is not None:
         return
+    from harness.learning.pass_records import told_key
+
     settings = services.settings
     _make(lambda: services.sandboxes.add({"name": "default"}))
     _make(lambda: services.workspaces.create(settings.default_workspace))

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.composition import Application, wire
 from harness.bootstrap.first_start import adopt_joined_account
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runtime.settings import Settings, read_settings, write_setting
 from harness.sync.registry_sync import SyncResult
 from workspaces.accounts.account import JOINING, AccountRecord

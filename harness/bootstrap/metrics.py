@@ -22,7 +22,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from harness.bootstrap.composition import Application
-from harness.bootstrap.job_kinds import FLUSH
+from harness.bootstrap.services.history_jobs import FLUSH
 from harness.conversations.event_queue import LOOK_AFTER_S, TURN
 from harness.jobs.job import JobView
 from harness.runtime.json_log import EVENTS

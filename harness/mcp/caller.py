@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.memorize.local.local_conversations import LocalConversations, TranscriptRoots
 from harness.sandboxes.record import SandboxConfig, SandboxRecord
 from harness.tools.tool_context import ToolContext

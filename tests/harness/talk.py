@@ -21,9 +21,10 @@ from typing import Any
 
 from harness.agents.record import AgentRecord
 from harness.billing.ledger import UsageOwner, UsagePurpose
-from harness.bootstrap.composition import PrincipalServices, wire
+from harness.bootstrap.composition import wire
 from harness.bootstrap.first_start import create_defaults
 from harness.bootstrap.job_kinds import job_kinds
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.conversation import Conversation, Conversations
 from harness.conversations.event_queue import EventQueue
 from harness.conversations.turn_start import TurnStart

@@ -87,6 +87,7 @@ def up(
             _check_loopback(host, listening.getsockname()[0])
         log_json_lines(level=logging.getLevelNamesMapping()[log_level.upper()])
         bound_arenas()
+        harness.house.build_all(harness.rooms.principal)
         residents = background_tasks(harness.house)
         app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
         server = Server(app)

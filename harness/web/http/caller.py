@@ -13,7 +13,8 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 
 from harness.bootstrap.authentication import Access
-from harness.bootstrap.composition import Application, PrincipalServices
+from harness.bootstrap.composition import Application
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.fair_share import take_share_of
 from harness.web.http.errors import Malformed, WrongOrigin

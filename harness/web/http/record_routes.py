@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as QueryOf
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.body import Fields, JsonObject
 from harness.web.http.caller import Caller, address_of, documented_bearer
 from harness.web.http.errors import Json

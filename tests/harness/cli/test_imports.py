@@ -56,6 +56,25 @@ VALIDATION = {
 """What validates a record, or an argument. A stored record was validated when it was written, and a text of
 the command line is a text."""
 
+APART = {
+    f"harness.{one}"
+    for one in (
+        "bootstrap.job_kinds",
+        "conversations.export",
+        "forgetting",
+        "jobs.runner",
+        "memorize",
+        "runs.chain",
+        "runs.runs",
+        "runs.scheduler",
+        "sync.background_sync",
+        "sync.record_deletion",
+        "sync.registry_sync",
+        "webhooks.delivery",
+    )
+}
+"""Parts of the harness that take part in no turn and in no prompt, unless they are asked for."""
+
 FORBIDDEN = {
     "path": HEAVY | WHOLE | VALIDATION,
     "ls": HEAVY | WHOLE | VALIDATION,
@@ -63,8 +82,8 @@ FORBIDDEN = {
     "log": HEAVY | WHOLE | VALIDATION,
     "write": HEAVY | WHOLE | VALIDATION,
     "recall": HEAVY | WHOLE | VALIDATION,
-    "prompt": HEAVY,
-    "run": HEAVY,
+    "prompt": HEAVY | APART,
+    "run": HEAVY | APART,
 }
 
 REPORT = """
@@ -100,6 +119,32 @@ def test_a_command_imports_no_library_that_it_does_not_need(home: Terminal, name
     modules = imported(home, *SHORT[name])
     assert "harness.cli.app" in modules
     assert modules & FORBIDDEN[name] == set()
+
+
+SERVED = """
+import sys
+import harness.web.app
+from harness import Harness
+from harness.bootstrap.composition import background_tasks
+
+with Harness.open(sys.argv[1]) as harness:
+    harness.house.build_all(harness.rooms.principal)
+    background_tasks(harness.house)
+    built = set(sys.modules)
+    harness.run("Remember that tea is green.")
+    harness.preview()
+    harness.run_jobs()
+    print(*set(sys.modules) - built)
+"""
+
+
+def test_nothing_of_the_harness_is_imported_once_all_services_are_built(home: Terminal) -> None:
+    command = [sys.executable, "-c", SERVED, str(home.home)]
+    done = subprocess.run(
+        command, capture_output=True, env=home.environment(), check=True, text=True
+    )
+    late = {one for one in done.stdout.split() if one.startswith(("harness.", "workspaces."))}
+    assert late <= {"harness.memory.facts.fact_protection"}
 
 
 @pytest.mark.parametrize("name", ["path", "ls", "cat", "log"])

@@ -25,7 +25,7 @@ def redaction(harness: Harness, *touched: str) -> RecordRedaction:
     return RecordRedaction(
         AccountPlaces(rooms.principal.account_id, rooms.records),
         rooms.records,
-        harness.house._large,  # pyright: ignore[reportPrivateUsage]
+        harness.house.large,
         Matcher([TOMBSTONE], KEY),
         frozenset({TOMBSTONE.mark}),
         frozenset(touched),

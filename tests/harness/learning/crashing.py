@@ -6,7 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.composition import Application, wire
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.conversation import Conversation
 from harness.learning.learner import PassReport, PassWish
 from harness.messages.message import Message

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.bootstrap.composition import Application, PrincipalServices, wire
+from harness.bootstrap.composition import Application, wire
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.messages.message import Message, Text
 from harness.messages.model_request import ModelRequest, Reply, Usage
 from harness.messages.progress import Emit

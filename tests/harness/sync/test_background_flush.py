@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness import Harness
-from harness.bootstrap.job_kinds import FLUSH_WITHIN_S
+from harness.bootstrap.services.history_jobs import FLUSH_WITHIN_S
 from harness.jobs.job import ATTEMPTS_MAX, PAUSE_S_MAX
 from harness.jobs.runner import AWAY_PAUSE_S, Drained
 from harness.presentation.status import StatusRow, status

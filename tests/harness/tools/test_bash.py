@@ -13,7 +13,7 @@ import pytest
 from harness import Harness
 from harness.agents.mounts import Mount
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import TOOLS
+from harness.bootstrap.services.builtin_tools import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import ToolEnded, ToolStarted, silent
 from harness.models.port import Model

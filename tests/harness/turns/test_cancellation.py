@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.context.repair import INTERRUPTED, repair
 from harness.messages.event import Event
 from harness.messages.message import Text, ToolCall, ToolResult

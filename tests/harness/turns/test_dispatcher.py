@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.context.repair import INTERRUPTED
 from harness.conversations.event_status import GivenBack
 from harness.conversations.queue_state import WAITING_BYTES_MAX, WAITING_MAX, NextEvent

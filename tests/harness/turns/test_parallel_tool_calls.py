@@ -178,7 +178,7 @@ def test_bash_commands_run_in_parallel_only_in_a_read_only_sandbox() -> None:
 
 
 def rounds_of(harness: Harness, calls: list[ToolCall]) -> list[list[ToolCall]]:
-    from harness.bootstrap.composition import TOOLS
+    from harness.bootstrap.services.builtin_tools import TOOLS
     from harness.tools.port import Toolset
     from harness.tools.tool_context import ToolContext
     from workspaces.revision import Author

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.turn_start import TurnStart
 from harness.messages.event import Event
 from harness.messages.message import ToolCall

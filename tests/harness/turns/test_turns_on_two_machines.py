@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.messages.event import Approval, Event
 from harness.messages.message import ToolCall
 from harness.messages.model_request import ModelFailure, ModelRequest
@@ -67,6 +68,13 @@ def machine(rooms: PrincipalServices, name: str) -> Dispatcher:
     return ingress_of(rooms, process=f"{name}:pid:[1]/1/1")
 
 
+def with_dispatcher(rooms: PrincipalServices, dispatcher: Dispatcher) -> PrincipalServices:
+    """The same services, whose events another machine's dispatcher receives."""
+    machine = copy(rooms)
+    vars(machine)["dispatcher"] = dispatcher
+    return machine
+
+
 def test_two_machines_answer_every_event_once_in_order(rooms: PrincipalServices) -> None:
     machines = {name: machine(rooms, name) for name in ("red", "blue")}
 
@@ -89,7 +97,7 @@ def test_a_vanished_machine_loses_its_lease_after_the_lease_time_and_writes_noth
     rooms: PrincipalServices, clock: ManualClock
 ) -> None:
     gone, here = machine(rooms, "gone"), machine(rooms, "here")
-    lost = replace(rooms, dispatcher=gone)
+    lost = with_dispatcher(rooms, gone)
     accepted = accept(lost, "one")
     assert accepted.lease is not None
     begin(lost, accepted.lease)
@@ -126,7 +134,7 @@ def test_a_machine_that_lost_the_lease_does_not_push_its_changes(
 
     model = ScriptedModel([NOTE], takes_long, "noted")
     gone, here = (replace(one, open_model=lambda *_: model) for one in (gone, here))
-    accepted = accept(replace(rooms, dispatcher=gone), "one")
+    accepted = accept(with_dispatcher(rooms, gone), "one")
     gone.leases.release(accepted.lease)
     with pytest.raises(LeaseLost):
         run(gone.look_after(conversation.id))

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.forgetting.forgettings import Planned
 from harness.forgetting.selection import ForgettingRequest
 from harness.web.http.caller import Caller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.caller import Caller
 from harness.web.pages.parts.form import Form
 from harness.web.pages.parts.rendering import led_to, shown

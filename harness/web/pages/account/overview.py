@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.jobs.job import JobView
 from harness.runs.active_memory import MemoryView
 from harness.runtime.async_bridge import run_in_thread

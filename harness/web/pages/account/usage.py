@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from harness.billing.ledger import Dimension, UsageReport, UsageRow, day_of
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.caller import Caller
 from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.rendering import led_to, shown

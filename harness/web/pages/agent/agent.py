@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from harness.agents.mounts import mount_name
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.conversation import Conversation
 from harness.conversations.event_status import EventStatus
 from harness.messages.event import SHARED_KEY, Approval, Event, check_event_id, check_key

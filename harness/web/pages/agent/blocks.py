@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.memory.blocks.block import (
     BLOCK_SCOPES,
     BLOCK_TYPES,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response, StreamingResponse
 
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.context.part import memory_of
 from harness.conversations.conversation import Conversation
 from harness.conversations.export import exported

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runs.decisions import CLOSED, DecisionView, ResolutionStatus
 from harness.runs.run import Run
 from harness.runtime.async_bridge import run_in_thread

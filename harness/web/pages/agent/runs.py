@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.conversation import Conversation
 from harness.runs.active_memory import RUNS_BEFORE_WARNING, MemoryView
 from harness.runs.decisions import decision_in, review_in

@@ -18,7 +18,7 @@ from fastapi import Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runtime.templates import root as template_root
 from harness.web.http.caller import address_of, application_of, session_of
 from harness.web.http.errors import Malformed

@@ -15,7 +15,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import RedirectResponse, Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.caller import SAFE_METHODS, address_of, services_of
 from harness.web.http.errors import refused
 from harness.web.http.route import Route

@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.caller import Caller, CallerWorkspace, address_of, application_of
 from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.markdown import rendered

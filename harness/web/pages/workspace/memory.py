@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast, get_args
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.memorize.memory import moments_of, origin_of
 from harness.memory.facts.fact import Fact
 from harness.memory.facts.facts import FactChange, Facts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.responses import Response
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.memorize.local.local_message import LocalMessage
 from harness.memorize.proof import Proof, proof_reports
 from harness.memory.facts.facts import Facts

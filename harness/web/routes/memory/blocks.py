@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi import Query as QueryOf
 from pydantic import ConfigDict, Field
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.memory.blocks.block import (
     BLOCK_TYPES,
     Block,

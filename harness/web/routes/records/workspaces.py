@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.body import JsonObject
 from harness.web.http.record_routes import RecordRoutes, record_router
 from harness.web.http.route_docs import schema_of

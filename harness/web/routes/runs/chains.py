@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runs.chain import STEPS_MAX
 from harness.runs.chain_record import ChainStatus
 from harness.runs.run import RunStatus

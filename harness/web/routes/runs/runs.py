@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi import Query as QueryOf
 from pydantic import Field
 
-from harness.bootstrap.composition import PrincipalServices
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.runs.runs import RunView
 from harness.runtime.async_bridge import run_in_thread
 from harness.turns.worker_pool import WorkerPool

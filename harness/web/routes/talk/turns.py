@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from harness.agents.record import AgentRecord
-from harness.bootstrap.composition import Application, PrincipalServices
+from harness.bootstrap.composition import Application
+from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.conversations.event_status import EventState, EventStatus
 from harness.conversations.queued_event import QueuedEvent
 from harness.messages.client_tool import CLIENT_TOOLS_MAX, ClientTool, client_tools_of

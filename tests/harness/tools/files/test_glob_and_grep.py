@@ -11,7 +11,7 @@ import pytest
 
 from harness import Harness
 from harness.agents.mounts import Mount
-from harness.bootstrap.composition import TOOLS
+from harness.bootstrap.services.builtin_tools import TOOLS
 from harness.messages.message import ToolCall
 from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread

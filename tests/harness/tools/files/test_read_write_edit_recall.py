@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.bootstrap.composition import TOOLS
+from harness.bootstrap.services.builtin_tools import TOOLS
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.progress import silent
 from harness.runtime.async_bridge import LoopThread

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.bootstrap.composition import JOB_SHARES
+from harness.bootstrap.job_kinds import JOB_SHARES
 from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
 from harness.webhooks.delivery import PAUSES_S

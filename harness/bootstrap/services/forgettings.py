@@ -1,54 +1,25 @@
-"""Building memorize and forgetting for one principal."""
+"""Building forgetting for one principal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from harness.conversations.conversation import Conversations
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.workspace_rewrite import WorkspaceForgetting
 from harness.jobs.job import Jobs
-from harness.memorize.archive.archives import Archives
-from harness.memorize.local.own_conversations import OwnConversations
-from harness.memorize.memories import Memories
-from harness.memorize.memorize import Memorizer
-from harness.memory.facts.fact_catalog import FactCatalog
 from harness.runtime.settings import Settings
 from harness.sandboxes.bundled_programs import ripgrep
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
-from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.locations import local_file
 from workspaces.home.workspaces import Workspaces
-from workspaces.ids import AgentId
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.storage.sqlite import wipe_records
-
-
-def open_memorizer(
-    facts: FactCatalog,
-    conversations: Conversations,
-    settings: Settings,
-    *,
-    agent_ids: Callable[[], Sequence[AgentId]],
-    records: RecordStore,
-    large: BlobStore,
-    clock: Clock,
-    forbidden: ForbiddenTexts,
-) -> Memorizer:
-    archives = Archives(facts.principal, records, large, clock)
-    return Memorizer(
-        Memories(facts, archives, agent_ids),
-        archives,
-        OwnConversations(conversations),
-        clock,
-        settings.default_workspace,
-        forbidden.refuse,
-    )
 
 
 def open_forgettings(
