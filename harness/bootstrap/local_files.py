@@ -7,6 +7,7 @@ workspace, the caller's `Workspaces` are opened: they are the same classes over 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.runtime.settings import Settings
@@ -24,7 +25,7 @@ from workspaces.ids import AccountId, WorkspaceId, namespace
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
 from workspaces.search.embeddings import Embedder
-from workspaces.storage.records import Key, RecordStore
+from workspaces.storage.records import Key, RecordStore, with_prefix
 from workspaces.workspace.protection import Protection, PutBack
 from workspaces.workspace.workspace import Workspace
 
@@ -36,9 +37,9 @@ class LocalFiles:
         self, settings: Settings, principal: Principal, records: RecordStore, clock: Clock
     ) -> None:
         self.principal = principal
+        self.clock = clock
         self._settings = settings
         self._records = records
-        self._clock = clock
         self._items = StoredItems("workspace", partition_of(principal.account_id), records)
         self._forbidden = forbidden_texts(RuleRecords(principal.account_id, records, clock))
         self._open: list[Workspace] = []
@@ -52,11 +53,15 @@ class LocalFiles:
 
     def list(self) -> list[Workspace] | None:
         """Return the workspaces that are not private, ordered by name. Return None if one is shared."""
-        records = [StoredWorkspace(item.value) for item in self._items.list()]
-        shown = (record for record in records if not is_private(record.id))
-        opened = [self._opened(record) for record in sorted(shown, key=lambda one: one.name)]
+        opened = [self._opened(record) for record in self.stored()]
         known = [workspace for workspace in opened if workspace is not None]
         return known if len(known) == len(opened) else None
+
+    def stored(self) -> Sequence[StoredWorkspace]:
+        """Return the records of the workspaces that are not private, ordered by name."""
+        records = [StoredWorkspace(item.value) for item in self._items.list()]
+        shown = (record for record in records if not is_private(record.id))
+        return sorted(shown, key=lambda one: one.name)
 
     def untidy(self) -> list[WorkspaceId]:
         """Return the opened workspaces whose history is due for packing."""
@@ -75,7 +80,7 @@ class LocalFiles:
             name,
             home,
             self.principal,
-            self._clock,
+            self.clock,
             embedder=embedder_of(self._settings),
             protection=protection_of_memory(),
             forbidden=self._forbidden,
@@ -88,6 +93,7 @@ def open_local_files(settings: Settings, account: str | None) -> LocalFiles | No
     """Open the records of a home and return the files of an account, or of the default one.
 
     Return None for a home that shares files or records, and for one that its first start has not completed.
+    Also return None if the account has webhooks: the whole home tells them of a change.
 
     Raises: NotFound for an unknown account. Unavailable if the records cannot be opened.
     """
@@ -102,13 +108,18 @@ def open_local_files(settings: Settings, account: str | None) -> LocalFiles | No
         default = stored_owner(records)
         if default is not None and records.get(defaults_mark(default.account_id)) is not None:
             owner = default if account is None else stored_owner(records, account)
-            if owner is not None:
+            if owner is not None and not _has_webhooks(owner, records):
                 return LocalFiles(settings, owner, records, clock)
     except BaseException:
         records.close()
         raise
     records.close()
     return None
+
+
+def _has_webhooks(owner: Principal, records: RecordStore) -> bool:
+    """Return True if somebody is told of changes. See `harness/webhooks/webhook.py`."""
+    return any(True for _ in with_prefix(records, partition_of(owner.account_id), "webhook:"))
 
 
 def clock_of(settings: Settings) -> Clock:

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.bootstrap.local_files import LocalFiles
     from harness.sync.record_deletion import DeletionReport
     from workspaces.accounts.principal import Principal
+    from workspaces.clock import Clock
     from workspaces.errors import Failure
     from workspaces.home.layout import Home
     from workspaces.ids import WorkspaceId
@@ -102,6 +103,10 @@ class OpenedFiles:
     def principal(self) -> Principal:
         return self._local.principal if self._local else self.whole().rooms.principal
 
+    @property
+    def clock(self) -> Clock:
+        return self._local.clock if self._local else self.whole().rooms.clock
+
     def get(self, reference: str) -> Workspace:
         """Return the workspace with this id or name.
 
@@ -109,6 +114,12 @@ class OpenedFiles:
         """
         workspace = self._local.get(reference) if self._local else None
         return workspace or self.whole().workspaces.get(reference)
+
+    def stored(self) -> Sequence[Mapping[str, Any]]:
+        """Return the records of the workspaces that are not private, as they are stored, ordered by name."""
+        if self._local is None:
+            return [record.as_json() for record in self.whole().workspaces.list()]
+        return [record.value for record in self._local.stored()]
 
     def list(self) -> list[Workspace]:
         """Return the workspaces that are not private, ordered by name."""
@@ -174,6 +185,15 @@ def say(line: str) -> None:
 def complain(text: str) -> None:
     """Print to standard error, as `put` does."""
     sys.stderr.write(visible(text) if sys.stderr.isatty() else text)
+
+
+def remark(text: str) -> None:
+    """Print a line to standard error, dim on a terminal that shows styles."""
+    is_styled = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    if is_styled and not os.environ.get("NO_COLOR"):
+        sys.stderr.write(f"\x1b[2m{visible(text)}\x1b[0m\n")
+    else:
+        complain(f"{text}\n")
 
 
 def erase_line() -> None:

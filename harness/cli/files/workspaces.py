@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,6 +14,7 @@ from harness.cli.console.console import (
     JsonOption,
     as_config,
     opened,
+    opened_files,
     print_deleted,
     print_json,
     print_record,
@@ -22,10 +24,10 @@ from harness.cli.console.console import (
 from harness.cli.files.sync import download, print_sync_result
 
 if TYPE_CHECKING:
-    from harness import Harness
     from harness.sync.registry_sync import Offer
+    from workspaces.home.layout import Home
+    from workspaces.ids import AccountId
     from workspaces.workspace.workspace import Workspace
-    from workspaces.workspace_record import WorkspaceRecord
 
 app = typer.Typer(help="Workspaces: directories of Markdown with a history.", no_args_is_help=True)
 
@@ -76,8 +78,9 @@ def create(
 @app.command("list")
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List the workspaces."""
-    with opened(home, as_json=as_json) as harness:
-        shown = [_with_path(harness, record) for record in harness.workspaces.list()]
+    with opened_files(home, as_json=as_json) as files:
+        account_id = files.principal.account_id
+        shown = [_with_path(files.home, account_id, record) for record in files.stored()]
     if as_json:
         print_json({"workspaces": shown})
         return
@@ -185,13 +188,12 @@ def _enabled(guidance: str | None) -> dict[str, bool] | None:
     return None if guidance is None else {"enabled": guidance == "on"}
 
 
-def _with_path(harness: Harness, record: WorkspaceRecord) -> dict[str, Any]:
+def _with_path(home: Home, account_id: AccountId, record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with the path of its files, like `_shown`, but also if the files are lost."""
     from workspaces.ids import namespace
 
-    name = namespace(harness.rooms.principal.account_id, record.id)
-    path = str(harness.settings.home.tree(name))
-    return {**record.as_json(), "namespace": name, "path": path}
+    name = namespace(account_id, record["id"])
+    return {**record, "namespace": name, "path": str(home.tree(name))}
 
 
 def _shown(workspace: Workspace) -> dict[str, Any]:

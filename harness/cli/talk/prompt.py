@@ -11,17 +11,22 @@ import typer
 from harness.cli.console.console import (
     HomeOption,
     JsonOption,
-    notes,
+    OpenedFiles,
     opened,
+    opened_files,
     print_json,
     read_input,
+    remark,
     say,
 )
 from harness.cli.talk.memory_policy import MemoryPolicyOption, parse_policy
 
 if TYPE_CHECKING:
     from harness import Harness
+    from harness.presentation.hook_context import HookContext
     from harness.prompts.prompt_request import PromptRequest
+    from workspaces.revision import RevisionId
+    from workspaces.workspace.workspace import Workspace
 
 
 def register(app: typer.Typer) -> None:
@@ -71,59 +76,79 @@ def prompt(
     if hook:
         _answer_hook(workspace, home, with_place=where)
         return
-    length = ""
+    if workspace is not None:
+        for option, value in (
+            ("--agent", agent),
+            ("--conversation", conversation),
+            ("--message", message),
+            ("--memory-policy", memory_policy),
+        ):
+            _check_absent(option, value, "cannot be given together with a workspace")
+        with opened_files(home, as_json=as_json) as files:
+            _print_parts(_of_workspace(files, workspace, revision, with_place=where), as_json)
+        return
+    _check_absent("--revision", revision, "needs a workspace")
     with opened(home, as_json=as_json) as harness:
-        policy = parse_policy(memory_policy)
-        if workspace is None:
-            _check_absent("--revision", revision, "needs a workspace")
-            request = harness.preview(
-                agent, conversation=conversation, message=message, memory_policy=policy
-            )
-            parts = [*request.parts_json(), *_reminder(request, message)]
-            length = _length(harness, agent, request)
-        else:
-            _check_absent("--agent", agent, "cannot be given together with a workspace")
-            _check_absent("--conversation", conversation, "cannot be given with a workspace")
-            _check_absent("--message", message, "cannot be given with a workspace")
-            _check_absent("--memory-policy", memory_policy, "cannot be given with a workspace")
-            parts = _of_workspace(harness, workspace, revision)
-            if where:
-                parts.append(_location(harness, workspace))
+        request = harness.preview(
+            agent,
+            conversation=conversation,
+            message=message,
+            memory_policy=parse_policy(memory_policy),
+        )
+        _print_parts([*request.parts_json(), *_reminder(request, message)], as_json)
+        if not as_json:
+            remark(_length(harness, agent, request))
+
+
+def _print_parts(parts: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(parts)
-        return
-    say("\n\n".join(_text(part) for part in parts))
-    if length:
-        notes().print(length, markup=False, style="dim")
+    else:
+        say("\n\n".join(_text(part) for part in parts))
 
 
 def _answer_hook(reference: str | None, home: Path | None, *, with_place: bool) -> None:
     """Print the answer to a hook's call, or nothing if nothing is new to the session."""
     from harness.integrations.hook_session import HookSessions, hook_call
-    from harness.presentation.hook_context import HookContext
-    from workspaces.errors import NotFound, Refused
+    from workspaces.errors import Refused
 
     if reference is None:
         raise Refused("--hook", None, "needs a workspace")
     call = hook_call(b"" if sys.stdin is None or sys.stdin.isatty() else read_input())
-    with opened(home) as harness:
-        workspace = harness.workspaces.get(reference)
+    with opened_files(home) as files:
+        workspace = files.get(reference)
         workspace.commit_edits()
-        place = _location(harness, reference)["text"] if with_place else ""
-        context = HookContext(workspace, harness.rooms.clock, harness.facts.indexes, place)
-        sessions, tip = HookSessions(harness.settings.home.used / "sessions"), workspace.tip()
+        sessions, tip = HookSessions(files.home.used / "sessions"), workspace.tip()
         told = sessions.told(call.session, workspace.id) if call.session else None
-        try:
-            if call.event == "SessionStart" or (told is None and call.session):
-                text = context.whole()
-            else:
-                text = "" if told is None or told == tip else context.news(told)
-        except NotFound:  # the history was replaced since
-            text = context.whole()
+        if call.event == "SessionStart" or (told is None and call.session):
+            text = _hook_context(files, workspace, with_place=with_place).whole()
+        elif (
+            told is None or told == tip
+        ):  # the usual case: nothing is imported that renders a prompt
+            text = ""
+        else:
+            text = _hook_news(_hook_context(files, workspace, with_place=with_place), told)
         if call.session and tip is not None:
             sessions.note(call.session, workspace.id, tip)
     if text:
         print_json(call.answer(text))
+
+
+def _hook_context(files: OpenedFiles, workspace: Workspace, *, with_place: bool) -> HookContext:
+    from harness.memory.facts.fact_index import FactIndexes
+    from harness.presentation.hook_context import HookContext
+
+    place = _location(workspace)["text"] if with_place else ""
+    return HookContext(workspace, files.clock, FactIndexes(), place)
+
+
+def _hook_news(context: HookContext, told: RevisionId) -> str:
+    from workspaces.errors import NotFound
+
+    try:
+        return context.news(told)
+    except NotFound:  # the history was replaced since
+        return context.whole()
 
 
 def _reminder(request: PromptRequest, message: str | None) -> list[dict[str, Any]]:
@@ -176,15 +201,17 @@ def _check_absent(option: str, value: str | None, rule: str) -> None:
         raise Refused(option, value, rule)
 
 
-def _of_workspace(harness: Harness, reference: str, revision: str | None) -> list[dict[str, Any]]:
+def _of_workspace(
+    files: OpenedFiles, reference: str, revision: str | None, *, with_place: bool
+) -> list[dict[str, Any]]:
+    from harness.memory.facts.fact_index import FactIndexes
     from harness.presentation.workspace_prompt import workspace_prompt
     from workspaces.history.history import HEAD
 
-    workspace = harness.workspaces.get(reference)
-    view = HEAD if revision is None else revision
-    facts = harness.facts.indexes
-    parts = workspace_prompt(workspace, harness.rooms.clock, facts=facts, view=view)
-    return [{**part.as_json(), "characters": len(part.text)} for part in parts]
+    workspace, view = files.get(reference), HEAD if revision is None else revision
+    parts = workspace_prompt(workspace, files.clock, facts=FactIndexes(), view=view)
+    shown = [{**part.as_json(), "characters": len(part.text)} for part in parts]
+    return [*shown, _location(workspace)] if with_place else shown
 
 
 def _text(part: dict[str, Any]) -> str:
@@ -193,10 +220,9 @@ def _text(part: dict[str, Any]) -> str:
     return part["text"]
 
 
-def _location(harness: Harness, workspace: str) -> dict[str, Any]:
+def _location(workspace: Workspace) -> dict[str, Any]:
     """Return a prompt part that says where the files are, for an agent program with its own tools."""
     from harness.runtime.templates import render
 
-    place = harness.workspaces.get(workspace)
-    text = render("prompt/place.md", workspace=place.record.name, root=place.root)
+    text = render("prompt/place.md", workspace=workspace.record.name, root=workspace.root)
     return {"source": "place", "trusted": True, "text": text, "characters": len(text)}

@@ -88,3 +88,21 @@ def test_a_new_home_and_a_shared_one_are_opened_whole(home: Path, tmp_path: Path
     assert open_local_files(replace(settings, s3="s3://bucket/prefix"), None) is None
     assert open_local_files(replace(settings, records="dynamodb:table"), None) is None
     assert open_local_files(read_settings(tmp_path / "new"), None) is None
+
+
+def test_the_stored_records_are_those_that_the_whole_home_lists(home: Path) -> None:
+    with Harness.open(home) as harness, opened(home) as files:
+        harness.agents.get("assistant")  # has a private workspace, which is not listed
+        stored = [record.value for record in files.stored()]
+        assert stored == [record.as_json() for record in harness.workspaces.list()]
+
+
+def test_a_home_with_webhooks_is_opened_whole_so_that_they_hear_of_changes(home: Path) -> None:
+    with Harness.open(home) as harness:
+        hooks = harness.rooms.webhooks
+        made = hooks.create({"url": "https://example.com/hook", "events": ["memory.changed"]})
+    assert open_local_files(read_settings(home), None) is None
+    with Harness.open(home) as harness:
+        harness.rooms.webhooks.delete(made.record.id)
+    with opened(home) as files:
+        assert files.get("notes") is not None

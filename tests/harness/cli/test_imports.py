@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +27,15 @@ HEAVY = {
 SHORT = {
     "path": ("path", "notes"),
     "ls": ("ls", "notes"),
+    "ls, all": ("ls",),
+    "workspace list": ("workspace", "list"),
+    "prompt --hook": ("prompt", "--hook", "plans"),
     "cat": ("cat", "notes", "MEMORY.md"),
     "log": ("log", "notes"),
     "write": ("write", "notes", "a.md"),
     "recall": ("recall", "memory"),
-    "prompt": ("prompt", "notes"),
+    "prompt": ("prompt",),
+    "prompt of a workspace": ("prompt", "notes"),
     "run": ("run", "hello"),
 }
 
@@ -75,16 +80,29 @@ APART = {
 }
 """Parts of the harness that take part in no turn and in no prompt, unless they are asked for."""
 
+TURNS = {
+    f"harness.{one}"
+    for one in ("learning", "runs", "turns", "webhooks", "models.demo", "agents.catalog")
+}
+"""What a prompt of one workspace needs nothing of: it is no turn of an agent."""
+
 FORBIDDEN = {
     "path": HEAVY | WHOLE | VALIDATION,
     "ls": HEAVY | WHOLE | VALIDATION,
+    "ls, all": HEAVY | WHOLE | VALIDATION,
+    "workspace list": HEAVY | WHOLE | VALIDATION,
+    "prompt --hook": HEAVY | WHOLE | VALIDATION,
     "cat": HEAVY | WHOLE | VALIDATION,
     "log": HEAVY | WHOLE | VALIDATION,
     "write": HEAVY | WHOLE | VALIDATION,
     "recall": HEAVY | WHOLE | VALIDATION,
     "prompt": HEAVY | APART,
+    "prompt of a workspace": HEAVY | APART | TURNS,
     "run": HEAVY | APART,
 }
+
+CALL = json.dumps({"hook_event_name": "UserPromptSubmit", "session_id": "s1"})
+"""What a program writes to its hook before a message."""
 
 REPORT = """
 import sys
@@ -100,6 +118,8 @@ finally:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     terminal = Terminal(tmp_path_factory.mktemp("imports") / "home", {})
     terminal("path", "notes").done()
+    terminal("workspace", "create", "plans").done()
+    terminal("prompt", "--hook", "plans", stdin=CALL.encode()).done()  # now nothing is new
     return terminal
 
 
@@ -109,7 +129,7 @@ def imported(home: Terminal, *arguments: str) -> set[str]:
     code = f"import sys; sys.argv[0] = {str(told)!r}\n{REPORT}"
     command = [sys.executable, "-c", code, "--home", str(home.home), *arguments]
     subprocess.run(
-        command, input=b"text\n", capture_output=True, env=home.environment(), check=True
+        command, input=CALL.encode(), capture_output=True, env=home.environment(), check=True
     )
     return set(told.read_text().split())
 
