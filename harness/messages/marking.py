@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from harness.messages.event import (
     Approval,
@@ -30,9 +30,42 @@ from harness.messages.message import (
     ToolCall,
     ToolResult,
 )
+from workspaces.forgetting.streamed_text import StreamedText
 
 MarkText = Callable[[str], str]
 """Returns a text with a mark in the place of each forbidden one."""
+
+
+class TextMarks(Protocol):
+    """What is forbidden in what is said."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was forbidden a moment ago. No store is asked."""
+        ...
+
+    def marked(self, text: str) -> str:
+        """Return the text with a mark in the place of each forbidden one."""
+        ...
+
+    def stream(self) -> StreamedText | None:
+        """Return a marking for a message that arrives in pieces. None: nothing is forbidden."""
+        ...
+
+
+class NoMarks:
+    """Marks for where nothing is forbidden."""
+
+    is_empty = True
+
+    def marked(self, text: str) -> str:
+        return text
+
+    def stream(self) -> StreamedText | None:
+        return None
+
+
+NO_MARKS = NoMarks()
 
 WITHHELD = "(withheld)"
 """What is left of a message of which nothing may be stored."""

@@ -12,6 +12,8 @@ from harness.messages.model_request import Usage
 @dataclass(frozen=True, slots=True)
 class TextArrived:
     text: str
+    part: int = 0
+    """The part of the answer to which the text belongs. Each part has another number than the one before."""
 
 
 @dataclass(frozen=True, slots=True)

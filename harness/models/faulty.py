@@ -110,7 +110,7 @@ def _only(characters: int, emit: Emit) -> Emit:
         nonlocal left
         if isinstance(progress, TextArrived):
             text, left = progress.text[:left], max(0, left - len(progress.text))
-            progress = TextArrived(text)
+            progress = TextArrived(text, progress.part)
             if not text:
                 return
         emit(progress)

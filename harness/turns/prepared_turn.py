@@ -80,7 +80,7 @@ def prepare_turn(
     agent = dependencies.agents.get(conversation.agent_id)
     own_model = dependencies.callers_model if caller_waits else None
     if own_model is not None:
-        model: Model = MarkingModel(own_model(agent, conversation.id), dependencies.mark)
+        model: Model = MarkingModel(own_model(agent, conversation.id), dependencies.marks)
     else:
         model = dependencies.open_model(agent, conversation.id)
     mounts = dependencies.agents.bindings(agent)
@@ -140,7 +140,7 @@ def prepare_turn(
         tool_context,
         clients_tools,
         first=sources.commit_remaining_edits,
-        mark=dependencies.mark,
+        mark=dependencies.marks.marked,
     )
     compaction = Compaction(
         config=agent.config.session.compaction,

@@ -16,7 +16,7 @@ from harness.conversations.event_queue import EventQueue
 from harness.memory.blocks.blocks import Blocks
 from harness.memory.facts.fact_index import FactIndexes
 from harness.memory.memory_cache import MemoryCache
-from harness.messages.marking import MarkText, unmarked
+from harness.messages.marking import NO_MARKS, TextMarks
 from harness.models.port import Model
 from harness.tools.port import AnyTool
 from harness.tools.programs import ToolPrograms
@@ -57,7 +57,7 @@ class TurnDependencies:
     price: Callable[[str], Price | None]
     publish_pending: Callable[[], None]
     """Fetches the account's records that other machines have changed."""
-    mark: MarkText = unmarked
+    marks: TextMarks = NO_MARKS
     """Applied to what tools answer, and to the replies of a caller's model, before they are stored."""
     broadcaster: Broadcaster = field(default_factory=Broadcaster)
     memory_cache: MemoryCache = field(default_factory=MemoryCache)

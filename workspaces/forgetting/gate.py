@@ -12,6 +12,7 @@ from workspaces.forgetting.pattern_search import PatternSearch
 from workspaces.forgetting.rule import ForbiddenRule
 from workspaces.forgetting.rule_records import KnownRules, RuleRecords
 from workspaces.forgetting.rule_set import Detector, Marking, RuleSet
+from workspaces.forgetting.streamed_text import StreamedText
 
 READ_AGE_S_MAX = 1.0
 """A read may use rules of so many seconds ago. Who is about to keep a text asks for them anew."""
@@ -69,6 +70,16 @@ class ForbiddenTexts:
         """Return the text of a message with a mark in the place of each forbidden text."""
         rules = self.rules(max_age_s=READ_AGE_S_MAX)
         return rules.marked(text) if rules else text
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was forbidden a moment ago. No store is asked."""
+        return self.records.is_empty(max_age_s=READ_AGE_S_MAX)
+
+    def stream(self) -> StreamedText | None:
+        """Return a marking for a message that arrives in pieces. None: nothing is forbidden."""
+        rules = self.rules(max_age_s=READ_AGE_S_MAX)
+        return StreamedText(rules) if rules else None
 
     def marking(self, rule_ids: Collection[str] | None = None) -> Marking:
         """Return a marking by the rules that count. With `rule_ids`, by those alone, also if they were

@@ -42,7 +42,8 @@ class Matcher:
             for digest in tombstone.digests:
                 ids.setdefault(digest, tombstone.id)
         self._by_count = by_count
-        self._words_max = max(by_count, default=0)
+        self.words_max = max(by_count, default=0)
+        """The words of the longest window that is looked for."""
         # HMAC in its two halves: copying a hash that knows the key is twice as fast as beginning anew
         padded = (key if len(key) <= _BLOCK_BYTES else sha256(key).digest()).ljust(
             _BLOCK_BYTES, b"\0"
@@ -89,7 +90,7 @@ class Matcher:
         if not self._by_count or before == after:
             return []
         start, end, old_start, old_end = _changed_part(before, after)
-        around = self._words_max - 1
+        around = self.words_max - 1
         start, end = _words_before(after, start, around), _words_after(after, end, around)
         found = self.find(after[start:end])
         if not found:

@@ -102,6 +102,12 @@ class RuleRecords:
             self._read_at = now
             return self._known
 
+    def is_empty(self, *, max_age_s: float) -> bool:
+        """Return True if there was no rule when they were read, at most so many seconds ago. No store is
+        asked."""
+        is_fresh = 0 <= self._clock.monotonic() - self._read_at < max_age_s
+        return is_fresh and not self._known.rules
+
     def forbid_texts(
         self,
         texts: Iterable[str],

@@ -88,6 +88,16 @@ class RuleSet:
         return with_marks(text, self.find(text))
 
     @cached_property
+    def words_max(self) -> int:
+        """The words of the longest window of a tombstone. 0 without tombstones."""
+        return max((matcher.words_max for matcher in self._matchers), default=0)
+
+    @cached_property
+    def has_shapes(self) -> bool:
+        """True if there is a pattern or a detector."""
+        return any(rule.tombstone is None for rule in self.rules)
+
+    @cached_property
     def _matchers(self) -> Sequence[Matcher]:
         by_key: dict[str, list[ForbiddenRule]] = {}
         for rule in self.rules:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from harness.agents.record import AgentRecord
 from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
 from harness.billing.limits import AccountLimiter
-from harness.messages.marking import MarkText, unmarked
+from harness.messages.marking import NO_MARKS, TextMarks
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.demo import DemoModel
@@ -68,14 +68,14 @@ class ModelCatalog:
         conversation_id: ConversationId | None = None,
         purpose: UsagePurpose = "turn",
         *,
-        mark: MarkText = unmarked,
+        marks: TextMarks = NO_MARKS,
     ) -> Model:
-        """Return the agent's model. Its usage is recorded for the principal. `mark` is applied to replies."""
+        """Return the agent's model. Its usage is recorded for the principal. Replies get `marks`."""
         usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
         name = agent.config.model or self._settings.model
-        return MarkingModel(self._named(name, "model", usage_owner), mark)
+        return MarkingModel(self._named(name, "model", usage_owner), marks)
 
     def open_small(
         self,
@@ -84,7 +84,7 @@ class ModelCatalog:
         conversation_id: ConversationId,
         purpose: UsagePurpose,
         *,
-        mark: MarkText = unmarked,
+        marks: TextMarks = NO_MARKS,
     ) -> Model:
         """Return the model that reads conversations in the background.
 
@@ -95,7 +95,7 @@ class ModelCatalog:
         )
         is_demo = (agent.config.model or self._settings.model) == DEMO
         name = DEMO if is_demo else self._settings.small_model
-        return MarkingModel(self._named(name, "small_model", usage_owner), mark)
+        return MarkingModel(self._named(name, "small_model", usage_owner), marks)
 
     def demo_notice(self, model: str | None = None) -> str | None:
         """Return a sentence for people if the demo model answers for this name; by default, the home's."""

@@ -301,8 +301,8 @@ class PrincipalServices:
             leases=home.leases,
             tools=home.tools,
             limiter=home.limiter,
-            open_model=partial(home.models.open, self.principal, mark=self.forbidden.marked),
-            mark=self.forbidden.marked,
+            open_model=partial(home.models.open, self.principal, marks=self.forbidden),
+            marks=self.forbidden,
             programs=home.programs,
             results=home.results,
             price=lambda model: home.ledger.prices.find(model),
@@ -409,7 +409,7 @@ class PrincipalServices:
             runs=self.run_records,
             limit=home.learning_limit,
             ledger=home.ledger,
-            open_model=partial(home.models.open_small, self.principal, mark=self.forbidden.marked),
+            open_model=partial(home.models.open_small, self.principal, marks=self.forbidden),
         )
 
     @lazily

@@ -61,6 +61,8 @@ class _Exchange:
         self._answer_blocks: list[JsonObject] = []
         self._emit = emit
         self._parts: tuple[Part, ...] = ()
+        self._blocks_before = 0
+        """Blocks of the answers that paused."""
         self._usage = NO_USAGE
 
     async def run(self) -> Reply | ModelFailure:
@@ -71,6 +73,7 @@ class _Exchange:
             if failure is not None:
                 return replace(failure, usage=self._usage)
             self._parts += answer.parts()
+            self._blocks_before += answer.block_count
             match answer.stop_reason:
                 case "refusal":
                     return declined(answer.stop_details, self._usage)
@@ -141,7 +144,7 @@ class _Exchange:
         usage = NO_USAGE
         async for text in texts:
             if text:
-                self._emit(TextArrived(text))
+                self._emit(TextArrived(text, self._blocks_before + answer.block))
             if answer.usage != usage:
                 usage = answer.usage
                 self._emit(Counted(self._usage + usage))

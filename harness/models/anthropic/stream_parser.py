@@ -31,6 +31,8 @@ class StreamParser:
         self.stop_reason: str | None = None
         self.stop_details: JsonObject = {}
         self.is_whole = False
+        self.block = 0
+        """The number of the block that the newest text belongs to."""
         self._has_begun = False
         self._blocks: list[JsonObject] = []
         self._pieces: list[list[str]] = []
@@ -51,6 +53,7 @@ class StreamParser:
             self._pieces.append([])
         elif kind == "content_block_delta":
             index: int = event["index"]
+            self.block = index
             return self._add(self._blocks[index], self._pieces[index], event["delta"])
         elif kind == "message_delta":
             self.stop_reason = event["delta"].get("stop_reason")
@@ -59,6 +62,10 @@ class StreamParser:
         elif kind == "message_stop":
             self.is_whole = True
         return None
+
+    @property
+    def block_count(self) -> int:
+        return len(self._blocks)
 
     def blocks(self) -> list[JsonObject]:
         """Return the content in the form that the provider accepts back."""

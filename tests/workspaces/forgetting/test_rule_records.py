@@ -63,6 +63,19 @@ def test_another_process_hears_of_a_rule_at_once_or_within_the_age_it_allows(
     assert len(other.known(max_age_s=1).rules) == 2
 
 
+def test_it_is_known_for_a_moment_that_there_is_no_rule(
+    rules: RuleRecords, clock: ManualClock
+) -> None:
+    assert not rules.is_empty(max_age_s=1)
+    rules.known()
+    assert rules.is_empty(max_age_s=1)
+    clock.advance(1)
+    assert not rules.is_empty(max_age_s=1)
+    rules.forbid_pattern("a+", by="ada")
+    rules.known()
+    assert not rules.is_empty(max_age_s=1)
+
+
 def test_a_refused_text_leaves_no_rule_of_the_others(rules: RuleRecords) -> None:
     with pytest.raises(Refused):
         rules.forbid_texts([TEXT, "tea"], by="ada")
