@@ -58,7 +58,7 @@ def _fill(home: Path) -> None:
             file.write_text(f"# {number}\n\n" + f"- fact {number}\n" * 40)
         for number in range(ATTACHED_BYTES // 2**20):  # no piece is like another
             (notes.root / f"{number}.bin").write_bytes(os.urandom(2**20))
-        notes.commit_edits()
+        notes.edits.commit()
         for number in range(REVISIONS):
             notes.write("MEMORY.md", f"- {number}\n".encode(), by=by)
 

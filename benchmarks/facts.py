@@ -47,7 +47,7 @@ def _filled(site: Site, name: str, number: int) -> Workspace:
         key, value = f"fact {n}", f"The thing with number {n} lies on shelf {n % 97}."
         data = write_fact(None, key=key, value=value, pinned=n % 50 == 0, importance=0)
         (workspace.root / canonical_path(key)).write_bytes(data)
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert len(facts.list()) == number
     return workspace
 

@@ -107,7 +107,7 @@ class _Bench:
             done = target.sync.run()
             ours.append(perf_counter() - begin)
             assert done.history
-            assert target.workspace.tip() == source.workspace.tip()
+            assert target.workspace.history.tip() == source.workspace.history.tip()
             begin = perf_counter()
             with ThreadPoolExecutor(32) as pool:
                 size = sum(len(data) for data in pool.map(self._get, keys))

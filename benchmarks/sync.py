@@ -102,7 +102,7 @@ class _Bench:
             for kind, size in keys:
                 machine = self.workspace_of(size)
                 (machine.root / (path if kind == "ours" else other)).write_bytes(data)
-                machine.workspace.commit_edits()
+                machine.workspace.edits.commit()
                 begin = perf_counter()
                 if kind == "bare":
                     mode: Any = {"e_tag": tokens[size]}
@@ -224,7 +224,7 @@ class _Bench:
         """Whose files are revisions already, and in no store."""
         machine = self._machine(f"up-{next(self._numbers)}")
         _fill(machine.root, size)
-        machine.workspace.commit_edits()
+        machine.workspace.edits.commit()
         machine.sync._get_ready()
         return machine
 

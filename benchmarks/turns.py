@@ -52,7 +52,7 @@ def _fill(harness: Harness) -> None:
     by = harness.rooms.principal.author("api")
     for number in range(FILES):
         (workspace.root / "notes" / f"n{number}.md").write_text(f"# Note {number}\n\n- one line\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     workspace.write("MEMORY.md", b"# Memory\n\n- tea is green\n", by=by)
     agent = harness.agents.get("assistant")
     for key, turns in (("few", FEW), ("many", MANY)):

@@ -85,7 +85,7 @@ Entry = Callable[[Place, str], object]
 ENTRIES: dict[str, Entry] = {
     "Workspace.read": lambda at, path: at.workspace.read(path),
     "Workspace.read at a revision": lambda at, path: at.workspace.read(
-        path, view=at.workspace.tip() or ""
+        path, view=at.workspace.history.tip() or ""
     ),
     "Workspace.read of a view": lambda at, path: at.workspace.read("MEMORY.md", view=path),
     "Workspace.write": lambda at, path: at.workspace.write(path, "x", by=BY),

@@ -139,7 +139,9 @@ def _workspaces(application: Application) -> Finding:
     problems: list[str] = []
     for record in workspaces.list():
         try:
-            listed = [one for one in workspaces.open(record).problems() if one.kind != "clock"]
+            listed = [
+                one for one in workspaces.open(record).edits.problems() if one.kind != "clock"
+            ]
         except Failure as failure:
             return Finding("workspaces", "broken", str(failure), failure.remedy)
         names.append(record.name)

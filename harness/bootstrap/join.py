@@ -239,7 +239,7 @@ def _changes(application: Application, settings: Settings) -> Iterator[str]:
 def _changed_services(services: PrincipalServices, settings: Settings) -> Iterator[str]:
     for record in services.workspaces.list(private=True):
         workspace = services.workspaces.open(record)
-        is_unchanged = len(workspace.log(limit=2)) <= 1 and not workspace.pending()
+        is_unchanged = len(workspace.log(limit=2)) <= 1 and not workspace.edits.pending()
         if record.name != settings.default_workspace or not is_unchanged:
             yield f"the workspace {record.name!r}"
     for agent in services.agents.list():

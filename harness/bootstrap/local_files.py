@@ -65,7 +65,7 @@ class LocalFiles:
 
     def untidy(self) -> list[WorkspaceId]:
         """Return the opened workspaces whose history is due for packing."""
-        return [workspace.id for workspace in self._open if workspace.needs_packing]
+        return [workspace.id for workspace in self._open if workspace.history.needs_packing]
 
     def close(self) -> None:
         self._records.close()

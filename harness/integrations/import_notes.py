@@ -237,7 +237,7 @@ class _ImportedTree:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        tree = workspace.scan()
+        tree = workspace.tree.scan()
         self._quota = workspace.record.config.quota
         self._bytes = tree.bytes
         self._names = {path: path for path in tree.files}

@@ -212,7 +212,7 @@ class McpServer:
 
 def _prompt_text(caller: McpCaller, reference: str | None) -> str:
     workspace = caller.workspace(reference)
-    workspace.commit_edits()
+    workspace.edits.commit()
     services = caller.services
     parts = workspace_prompt(workspace, services.clock, facts=services.facts.indexes)
     return "\n\n".join(part.text for part in parts)

@@ -45,7 +45,7 @@ class MemoryCache:
         tell."""
         cached = self._by_workspace.get(workspace, {}).get(mount)
         notes = [note.path for note in cached.notes] if cached else []
-        return workspace.is_clean(MEMORY, NOTES, notes)
+        return workspace.edits.is_clean(MEMORY, NOTES, notes)
 
 
 def _read(mount: str, workspace: Workspace, revision: RevisionId | None) -> Memory | None:

@@ -71,7 +71,7 @@ def _views(mounts: Sequence[Mount]) -> Iterator[tuple[str, str]]:
         if mount.is_distant:
             continue
         try:
-            revision = mount.here.tip()
+            revision = mount.here.history.tip()
         except Failure:  # the section of workspaces names it
             continue
         if revision is not None and revision != HEAD:

@@ -183,7 +183,7 @@ class _Story:
     def _edit_by_hand(self, garden: Workspace) -> None:
         memory = garden.root / "MEMORY.md"
         memory.write_text(memory.read_text() + self._story["byHand"])
-        garden.commit_edits()
+        garden.edits.commit()
         self._pass(5)
 
     def _leave_a_conflict(self, garden: Workspace) -> None:
@@ -193,7 +193,7 @@ class _Story:
         theirs = self._story["theirs"].encode()
         copy = garden.root / conflict_path(path, version_of(theirs))
         copy.write_bytes(theirs)
-        garden.commit_edits()
+        garden.edits.commit()
         self._pass(3)
 
     def _wait_for_approval(self) -> None:

@@ -98,7 +98,7 @@ def _workspaces(harness: Harness) -> Iterator[StatusRow]:
 
 
 def _workspace(workspace: Workspace, home: Home) -> list[StatusRow]:
-    name, tree = workspace.record.name, workspace.scan()
+    name, tree = workspace.record.name, workspace.tree.scan()
     revisions = workspace.log(limit=REVISIONS_MAX)
     newest = revisions[0] if revisions else None
     last = (
@@ -116,14 +116,14 @@ def _workspace(workspace: Workspace, home: Home) -> list[StatusRow]:
         lines.append(
             StatusRow(name, "pending", text, f"`harness sync {name}` sends what S3 lacks", facts)
         )
-    pending = workspace.pending()
+    pending = workspace.edits.pending()
     if pending:
         remedy = f"`harness log {name}` commits it; `harness watch` commits each save"
         text = f"{_named(pending)}: edited by hand, in no revision yet"
         lines.append(StatusRow(name, "pending", text, remedy, {"paths": pending}))
     merges = [(one.id, one.trailers) for one in revisions if len(one.parents) > 1]
     lines += [_merged(name, merge_mark) for merge_mark in open_marks(workspace.history, merges)]
-    for problem in workspace.problems(tree):
+    for problem in workspace.edits.problems(tree):
         state: StatusLevel = "conflict" if problem.kind == "conflict" else "problem"
         text = f"{problem.path!r} {problem.detail}"
         facts = {"path": problem.path, "kind": problem.kind}

@@ -155,7 +155,7 @@ class PromptSources:
         for name, workspace in waiting:
             try:
                 with suppress(Busy):
-                    workspace.commit_edits(wait_s=SETTLE_WAIT_S)
+                    workspace.edits.commit(wait_s=SETTLE_WAIT_S)
             except Failure as failure:
                 reason = str(failure).replace(workspace.namespace, name)
                 self.uncommitted = (*self.uncommitted, f"{name}: {reason}")
@@ -267,10 +267,10 @@ class PromptSources:
         if commit:
             if not (self._has_cache and self._is_fresh(mount, workspace)):
                 with suppress(Busy):
-                    return workspace.commit_edits()
+                    return workspace.edits.commit()
             else:
                 self._uncommitted_workspaces.append((mount, workspace))
-        return workspace.tip()
+        return workspace.history.tip()
 
     def _is_fresh(self, mount: str, workspace: Workspace) -> bool:
         """Return True if nothing that the prompt shows has a manual edit, as far as stats can tell."""

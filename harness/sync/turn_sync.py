@@ -25,8 +25,8 @@ def pull(mounts: Iterable[Mount], others: Iterable[Workspace] = ()) -> None:
     """
     named = {mount.namespace: (mount.name, sync) for mount, sync in _shared(mounts)}
     for workspace in others:
-        if isinstance(workspace.remote, Sync):
-            named.setdefault(workspace.namespace, (workspace.record.name, workspace.remote))
+        if isinstance(workspace.edits.remote, Sync):
+            named.setdefault(workspace.namespace, (workspace.record.name, workspace.edits.remote))
     for name, sync in named.values():
         try:
             sync.pull()
@@ -66,5 +66,5 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
 
 def _shared(mounts: Iterable[Mount]) -> list[tuple[Mount, Sync]]:
     """Return the shared mounts that have a copy on this machine. The others are read in place in S3."""
-    copies = [(mount, mount.here.remote) for mount in mounts if not mount.is_distant]
+    copies = [(mount, mount.here.edits.remote) for mount in mounts if not mount.is_distant]
     return [(mount, remote) for mount, remote in copies if isinstance(remote, Sync)]

@@ -260,9 +260,9 @@ class World:
 
     def push_saved(self, process: Process) -> None:
         """As a watcher does."""
-        before = process.workspace.tip()
-        process.workspace.commit_edits()
-        changed = process.machine.history.differences(before, process.workspace.tip())
+        before = process.workspace.history.tip()
+        process.workspace.edits.commit()
+        changed = process.machine.history.differences(before, process.workspace.history.tip())
         process.sync.push(changed)
 
     def program(self, process: Process) -> None:
@@ -408,7 +408,9 @@ class World:
         if not self.has_twins:
             return set()
         workspace = machine.processes[0].workspace
-        return {one.path for one in workspace.problems() if one.kind in ("twin", "unreadable")}
+        return {
+            one.path for one in workspace.edits.problems() if one.kind in ("twin", "unreadable")
+        }
 
     def check_front(self, data: bytes) -> None:
         """It is whole, and has no value that somebody has seen and replaced."""

@@ -121,7 +121,7 @@ class Disposal:
         except Unavailable:  # its files are no longer on this machine
             return ()
         with suppress(Failure):
-            workspace.commit_edits()
+            workspace.edits.commit()
         return unpushed_files(self._home, workspace)
 
     def _sync_lock(self, name: Namespace) -> AbstractContextManager[object]:

@@ -60,7 +60,7 @@ def rewrite_workspace(
 
     Raises: Unavailable when programs keep saving the text, when the disk cannot be written, or when the store
     cannot be reached. Then the call must be repeated. MassDeletion as a sync does."""
-    remote = workspace.remote
+    remote = workspace.edits.remote
     if is_dry:
         files, history = workspace.rewriting.find(redaction)
     else:

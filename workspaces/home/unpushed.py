@@ -16,7 +16,7 @@ def unpushed_files(home: Home, workspace: Workspace, tree: Tree | None = None) -
 
     Raises: Unavailable if the baseline cannot be read.
     """
-    files = (tree or workspace.scan()).files
+    files = (tree or workspace.tree.scan()).files
     if not home.sync(workspace.namespace).exists():  # never synced
         return tuple(sorted(files))
     baseline = Baseline(home.sync(workspace.namespace))

@@ -313,7 +313,7 @@ class Workspaces:
         """Return the workspaces that this process has opened and whose history is due for packing."""
         with self._open_lock:
             workspaces = list(self._open.values())
-        return [workspace.record.id for workspace in workspaces if workspace.needs_packing]
+        return [workspace.record.id for workspace in workspaces if workspace.history.needs_packing]
 
     def tidy(self, workspace_id: WorkspaceId) -> None:
         """Pack the history of a workspace, if that is due.
@@ -321,7 +321,7 @@ class Workspaces:
         Raises: NotFound, WorkspaceBusy.
         """
         workspace = self.get(workspace_id)
-        if workspace.needs_packing:
+        if workspace.history.needs_packing:
             workspace.tidy()
 
     def flush(self, workspace_id: WorkspaceId) -> bool:
@@ -419,7 +419,7 @@ class Workspaces:
             protection=self._protection,
             forbidden=self._forbidden,
         )
-        workspace.hear_revisions(lambda: self._revised(record))
+        workspace.edits.on_revision = lambda: self._revised(record)
         if record.is_shared:
             if self._place is None:
                 workspace.share(Unreachable(), are_records_shared=self._are_records_shared)

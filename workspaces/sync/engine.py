@@ -237,7 +237,10 @@ class Sync:
         """
         with self._alone():
             self._get_ready()
-            tip, rewritten = self._workspace.tip(), self._workspace.history.rewrite(redaction)
+            tip, rewritten = (
+                self._workspace.history.tip(),
+                self._workspace.history.rewrite(redaction),
+            )
             if tip is None or rewritten is None:
                 return None
             if self._workspace.history.differences(

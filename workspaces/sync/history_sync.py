@@ -114,7 +114,7 @@ class HistorySync:
     def packing(self) -> Generator[None]:
         """Upload the missing packs while the caller uploads the files. If that fails, `push` repeats it
         and reports the failure."""
-        tip = self._workspace.tip()
+        tip = self._workspace.history.tip()
         if self._replication is None or tip is None:
             yield
             return
@@ -132,7 +132,7 @@ class HistorySync:
         """
         if self._replication is None or report.unfollowed is not None:
             return True
-        tip = self._workspace.tip()
+        tip = self._workspace.history.tip()
         if tip is None:
             report.history = True
             return True
@@ -140,8 +140,8 @@ class HistorySync:
             unsent = self._unsent_files(tip)
             if unsent:
                 # The revision has a file that came and went between two syncs: commit its deletion.
-                self._workspace.committed(unsent)
-                tip = self._workspace.tip() or tip
+                self._workspace.edits.committed(unsent)
+                tip = self._workspace.history.tip() or tip
                 unsent = self._unsent_files(tip)
             if unsent:  # some files are not in the store yet: do not publish the revision
                 return True

@@ -250,7 +250,7 @@ class Incoming:
         becomes a revision, if no revision has recorded it yet.
         """
         if changes or theirs is not None:
-            result = self._workspace.bring(changes, by=SYNC, theirs=theirs)
+            result = self._workspace.incoming.apply(changes, by=SYNC, theirs=theirs)
             report.refused += result.refused
             report.unfollowed = report.unfollowed or result.unfollowed
             not_applied = {*result.left, *(problem.path for problem in result.refused)}
@@ -258,7 +258,7 @@ class Incoming:
         else:
             not_applied, unsent = set[str](), set[WorkspacePath]()
         if same:
-            not_applied.update(same.keys() - self._workspace.committed(same)[0])
+            not_applied.update(same.keys() - self._workspace.edits.committed(same)[0])
         self._baseline.take(
             change for path, change in baseline_changes.items() if path not in not_applied
         )
@@ -331,7 +331,7 @@ class Incoming:
         if not may_have_front_matter(here):
             return "here"
         # A manual edit has no stamp until it is committed.
-        self._workspace.committed({path: blob_id(here)})
+        self._workspace.edits.committed({path: blob_id(here)})
         origin = origins_of(self._workspace.history, [path]).get(path)
         local = (origin.stamp if origin else "", here)
         return "here" if local > (blob.meta.get("stamp", ""), blob.data) else "there"

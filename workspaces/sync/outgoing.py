@@ -63,7 +63,7 @@ class Outgoing:
             action.path: here[action.path].object_id if isinstance(action, Push) else None
             for action in actions
         }
-        committed_paths, tip = self._workspace.committed(states)
+        committed_paths, tip = self._workspace.edits.committed(states)
         again = [action.path for action in actions if action.path not in committed_paths]
         ready = [action for action in actions if action.path in committed_paths]
         pushed = [action.path for action in ready if isinstance(action, Push)]

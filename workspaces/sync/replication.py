@@ -10,7 +10,7 @@ files were not in S3.
 **In.** The head is read first, and the files are listed after it. So the listed files are at least as
 new as the head's newest revision. While the files are listed and fetched, the missing packs are fetched
 too. Each is compared with its name and checked in a quarantine. The caller then hands both to
-`Workspace.bring`, which merges them.
+`IncomingChanges`, which merges them.
 
 **Lives.** A workspace may be deleted and created anew in the same place before this machine learns of
 it. A head that names one of our revisions belongs to our life, because revision names are hashes. A head

@@ -76,8 +76,8 @@ class Surveyor:
     def load_stat_cache(self) -> None:
         """Load the stat cache that the last process saved, so that a scan need not hash unchanged files
         again."""
-        if not self._workspace.stat_cache:
-            self._saved = self._workspace.stat_cache = self._baseline.known()
+        if not self._workspace.tree.known:
+            self._saved = self._workspace.tree.known = self._baseline.known()
 
     def survey(self) -> Survey:
         read_cache = ReadCache()
@@ -132,8 +132,8 @@ class Surveyor:
             return self._scan(read_cache), listing.result()
 
     def _scan(self, read_cache: ReadCache) -> Tree:
-        tree = self._workspace.scan(read_cache.keep)
-        known = self._workspace.stat_cache
+        tree = self._workspace.tree.scan(read_cache.keep)
+        known = self._workspace.tree.known
         if known != self._saved:
             self._baseline.keep_known(self._saved, known)
             self._saved = known

@@ -7,30 +7,24 @@ the tree beyond the quota stay where they are, and the scan lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from workspaces.clock import Clock
 from workspaces.errors import OverLimit
 from workspaces.paths import WorkspacePath
 from workspaces.quota_limits import QuotaLimits
 from workspaces.storage.blobs import Blob
-from workspaces.tree.scan import Tree
+from workspaces.tree.scan import ScanResult, TreeScan
 
 COUNT_AGAIN_S = 60.0
 
 
 class QuotaCheck:
-    def __init__(self, quota: QuotaLimits, clock: Clock, scan: Callable[[], Tree]) -> None:
+    def __init__(self, quota: QuotaLimits, clock: Clock, tree: TreeScan) -> None:
         self._quota = quota
         self._clock = clock
-        self._scan = scan
+        self._tree = tree
+        self._counted: ScanResult | None = None
+        """The scan from which the counts are."""
         self._files, self._bytes = 0, 0
-        self._counted_at: float | None = None
-
-    def set_counts(self, tree: Tree) -> None:
-        """Take over the counts of a scan, whichever caller asked for that scan."""
-        self._files, self._bytes = len(tree.files), tree.bytes
-        self._counted_at = self._clock.monotonic()
 
     def check_file(self, path: WorkspacePath, data: bytes) -> None:
         maximum = self._quota.file_bytes
@@ -42,9 +36,13 @@ class QuotaCheck:
 
         Raises: OverLimit when the workspace has no room for it.
         """
-        now = self._clock.monotonic()
-        if self._counted_at is None or now - self._counted_at > COUNT_AGAIN_S:
-            self.set_counts(self._scan())
+        newest = self._tree.newest
+        if newest is None or self._clock.monotonic() - newest.at > COUNT_AGAIN_S:
+            self._tree.scan()
+            newest = self._tree.newest
+        if newest is not None and newest is not self._counted:
+            self._files, self._bytes = len(newest.tree.files), newest.tree.bytes
+            self._counted = newest
         files = self._files + (1 if current is None else 0)
         size = self._bytes + len(data) - (len(current.data) if current else 0)
         for noun, unit, maximum, actual in (

@@ -60,6 +60,13 @@ class Tree:
     """Size of all files that are kept."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    tree: Tree
+    at: float
+    """The monotonic time at which the scan began."""
+
+
 class Signature(NamedTuple):
     """The part of a stat that proves that a file, if not young, has not changed."""
 
@@ -150,8 +157,8 @@ class TreeScan:
         """The last scan. None if stats alone cannot prove that a new scan would have the same result."""
         self._was_replaced_meanwhile = False
         """True if a file was replaced between its listing and its reading."""
-        self._scanned_at = clock.now()
-        """The time of the newest scan."""
+        self.newest: ScanResult | None = None
+        """The newest scan. Each scan makes its own object, also if nothing has changed."""
         self._lock = threading.Lock()
 
     def glance(self) -> Tree:
@@ -160,25 +167,27 @@ class TreeScan:
         A file that was added, removed or replaced is seen at once, and one that was written in place within
         that minute. The cost is one stat for each directory instead of one for each file.
         """
-        age_s = (self._clock.now() - self._scanned_at).total_seconds()
-        last = self._last
-        if last is None or not last.directories or not 0 <= age_s < GLANCE_S:
+        newest, last = self.newest, self._last
+        if newest is None or last is None or not last.directories:
+            return self.scan()
+        if self._clock.monotonic() - newest.at >= GLANCE_S:
             return self.scan()
         return self.untouched("", ()) or self.scan()
 
     def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
-        """Return the files and problems. The caller must not change the result: the next scan may return the
-        same object."""
+        """Return every file with its version, and the problems. The caller must not change the result: the
+        next scan may return the same object."""
         with self._lock:
             self._was_replaced_meanwhile = False
             young = self._young_ns()
-            self._scanned_at = self._clock.now()
+            scanned_at = self._clock.monotonic()
             last, stats = self._last, self._stats()
             rule = self._hold_back.version() if self._hold_back else 0
             if (
                 last is not None and last.stats == stats and last.rule == rule
             ):  # nothing has changed
                 self.known = last.known
+                self.newest = ScanResult(last.tree, scanned_at)
                 return last.tree
             self._holds = self._recorded() if rule else None
             tree = self._classify(stats, on_read)
@@ -188,6 +197,7 @@ class TreeScan:
             )
             is_reusable = not has_young_file and is_stable and not self._was_replaced_meanwhile
             self._last = _scan_result(tree, self.known, stats, rule) if is_reusable else None
+            self.newest = ScanResult(tree, scanned_at)
             return tree
 
     def _stats(self) -> dict[str, FileStat]:

@@ -161,7 +161,7 @@ class DecidedFiles:
         """Return all files, ascending by path. Where records are shared, one request for each thousand
         names."""
         remote = self._edits.remote
-        tree = self._edits.scan()
+        tree = self._edits.tree.scan()
         if remote is None or not self.is_register:
             return [RemoteEntry(path, one.size, one.version) for path, one in tree.files.items()]
         known = remote.known_versions()

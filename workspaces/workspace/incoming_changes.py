@@ -90,8 +90,10 @@ class IncomingChanges:
         self._safe_replace = replacements
 
     def apply(
-        self, changes: Sequence[IncomingChange], by: Author, theirs: Theirs | None = None
+        self, changes: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
     ) -> ApplyResult:
+        """Apply changes that other machines made. With their history the revisions stay theirs. Without it,
+        the changes are one revision by `by`."""
         with self._edits.hold(by) as held:
             return self.apply_held(held, changes, by, theirs)
 

@@ -34,7 +34,7 @@ from workspaces.revision import Author, RevisionId
 from workspaces.storage.blobs import Blob
 from workspaces.tree.port import LiveTree
 from workspaces.tree.quota import QuotaCheck
-from workspaces.tree.scan import Known, OnFileRead, Tree, TreeScan
+from workspaces.tree.scan import Tree, TreeScan
 from workspaces.workspace.held_back import HeldBackFiles
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
@@ -86,17 +86,21 @@ class ManualEdits:
         self._lock = lock
         self._person = person
         self._held_back = HeldBackFiles(self.protection.gate, history)
-        self._scan = TreeScan(
-            blobs, quota, clock, lambda: history.tree(history.tip()), self._held_back
+        self.tree = TreeScan(
+            blobs,
+            quota,
+            clock,
+            recorded=lambda: history.tree(history.tip()),
+            hold_back=self._held_back,
         )
-        self.quota = QuotaCheck(quota, clock, self._scan.scan)
+        self.quota = QuotaCheck(quota, clock, self.tree)
         self.last_scan = Tree()
         """The result of the last scan under the writer lock."""
         self._clean_tree: _CleanTree | None = None
         """The tree, if the last comparison of the whole tree found it clean. None: something in it was in no
         revision."""
         self._last_commit: _CleanTree | None = None
-        """The tree after the last `commit_edits`, if its modes were repaired and it was clean."""
+        """The tree after the last `commit`, if its modes were repaired and it was clean."""
         self._last_rewritten: tuple[Tree, RevisionId | None, list[Problem]] | None = None
         """The tree and the revision for which `_rewritten` was last answered, and its answer."""
         self.on_revision: Callable[[], None] = lambda: None
@@ -117,7 +121,7 @@ class ManualEdits:
             if by.source != "sync" and self._history.tip() != before:
                 self.on_revision()
 
-    def commit_edits(self, *, wait_s: float) -> RevisionId | None:
+    def commit(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
         """Commit all manual edits and return the newest revision. Files that root put there become readable
         for the user that runs commands afterwards."""
         tip = self._history.tip()
@@ -133,12 +137,12 @@ class ManualEdits:
     def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
         """Return True if a file, and a directory as far as stats show, have no uncommitted edits.
         The stats show that no entry of the directory was added or removed, and that its files in `known` are
-        the same. This takes a few dozen stats, where `commit_edits` takes one for each file. An edit in place
-        of any other file is left to `commit_edits`."""
+        the same. This takes a few dozen stats, where `commit` takes one for each file. An edit in place
+        of any other file is left to `commit`."""
         last = self._last_commit
         if last is None or not self._is_here():
             return False
-        if self._scan.untouched(directory, known) is not last.tree:
+        if self.tree.untouched(directory, known) is not last.tree:
             return False
         return self.object_at(file) == self._history.find(self._history.tip(), file)
 
@@ -197,7 +201,7 @@ class ManualEdits:
         self._leave_out_forbidden(changes, current)
         revision = self._record_changes(changes, current, by)
         if self.put_back:
-            self.last_scan = self.scan()
+            self.last_scan = self.tree.scan()
         return revision
 
     def pending(self) -> list[WorkspacePath]:
@@ -207,7 +211,7 @@ class ManualEdits:
 
     def problems(self, tree: Tree | None = None) -> list[Problem]:
         """Return everything that cannot be kept, here or from the remote. `tree` is the scan to use."""
-        tree = tree or self.scan()
+        tree = tree or self.tree.scan()
         here = (*tree.problems, *self._rewritten(tree))
         if not self._history.is_there:
             here = (*here, Problem(".history", "history", "its directory is missing"))
@@ -246,24 +250,6 @@ class ManualEdits:
                 if known is not None and known != tree.files[path].object_id:
                     rewritten.append(path)
         return [Problem(path, "edited", EDITED) for path in rewritten]
-
-    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
-        """Return every file in the tree now, with its version, and the problems."""
-        tree = self._scan.scan(on_read)
-        self.quota.set_counts(tree)
-        return tree
-
-    def glance(self) -> Tree:
-        """Return every file as of a scan that is at most a minute old, and sees each new and removed file."""
-        return self._scan.glance()
-
-    @property
-    def stat_cache(self) -> Known:
-        return self._scan.known
-
-    @stat_cache.setter
-    def stat_cache(self, known: Known) -> None:
-        self._scan.known = known
 
     def recorded(
         self, paths: Collection[WorkspacePath], revision: RevisionId | None
@@ -415,7 +401,7 @@ class ManualEdits:
     ) -> tuple[list[WorkspacePath], frozenset[WorkspacePath]]:
         """Return the paths that are new or changed in the tree, and those that have gone from it."""
         recorded = self._history.tree(tip)
-        tree = self.last_scan = self.scan()
+        tree = self.last_scan = self.tree.scan()
         changed = [
             path for path, state in tree.files.items() if recorded.get(path) != state.object_id
         ]
@@ -429,7 +415,7 @@ class ManualEdits:
         last = self._last_commit
         if last is None or last.tip != tip or not self._is_here():
             return False
-        return self.scan() is last.tree
+        return self.tree.scan() is last.tree
 
     def _is_here(self) -> bool:
         return self._blobs.is_at(self._root) and self._history.is_there

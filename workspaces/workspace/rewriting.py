@@ -156,7 +156,7 @@ class Rewriting:
         replacements that take it out."""
         found: list[Found] = []
         replacements: list[Replacement] = []
-        tree = self._edits.scan()
+        tree = self._edits.tree.scan()
         problems = {problem.path for problem in tree.problems}
         unread = sorted(problems)
         taken: set[str] = set(tree.files) | problems

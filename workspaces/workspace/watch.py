@@ -221,11 +221,11 @@ class Watch:
         """Commit a workspace's manual edits. Look for edits first, so that the lock is taken only if there
         are any."""
         try:
-            if not workspace.pending():
+            if not workspace.edits.pending():
                 return
-            before = workspace.tip()
-            workspace.commit_edits(wait_s=BUSY_WAIT_S)
-            if workspace.tip() != before:
+            before = workspace.history.tip()
+            workspace.edits.commit(wait_s=BUSY_WAIT_S)
+            if workspace.history.tip() != before:
                 self._on_event(Saved(workspace, workspace.log(limit=1)[0]))
             self._reported.pop(namespace, None)
         except Busy:  # another process holds the lock: try again later

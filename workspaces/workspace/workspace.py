@@ -7,14 +7,14 @@ intent, and the next writer completes the record.
 
 If several machines share the files, this machine does not decide a condition alone. The `Remote` decides,
 by its own conditional write, before the file is written and the caller gets an answer. What a person saves
-at that moment is merged at once, or kept as a second file. Changes of other machines come in by `bring`,
+at that moment is merged at once, or kept as a second file. Changes of other machines come in by `incoming`,
 under the same lock and as a revision of their own.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,14 +47,9 @@ from workspaces.tree.merge_marks import TRAILER as MERGED
 from workspaces.tree.merge_marks import describe_merge, trailer_of
 from workspaces.tree.port import Displaced, Label, LiveTree, Staged
 from workspaces.tree.safe_replace import SafeReplace
-from workspaces.tree.scan import Known, OnFileRead, Tree
+from workspaces.tree.scan import Tree
 from workspaces.workspace.decided_files import DecidedFiles, EditFiles, FilesChange, Written
-from workspaces.workspace.incoming_changes import (
-    ApplyResult,
-    IncomingChange,
-    IncomingChanges,
-    Theirs,
-)
+from workspaces.workspace.incoming_changes import IncomingChanges
 from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import Protection, PutBack, told
@@ -126,6 +121,8 @@ class Workspace:
         """`person` is the author of every change that no lock holder declared. `author` is the author of the
         writes that name none; by default the person."""
         self._given = record
+        self.id: WorkspaceId = record.id
+        self.name = record.name
         self.namespace = namespace
         self.root = root
         """The directory where people and their editors find the files. This class opens nothing by this
@@ -136,10 +133,9 @@ class Workspace:
         self.file_origins = file_origins
         self.recall = recall
         self._blobs = blobs
-        self._history = history
         self._person = person
         self._author = author or person
-        edits = self._edits = ManualEdits(
+        self.edits = edits = ManualEdits(
             record.name,
             namespace,
             quota=record.quota,
@@ -151,7 +147,10 @@ class Workspace:
             clock=clock,
             protection=protection,
         )
-        self._quota = self._edits.quota
+        """The edits that no caller of this class made, and the lock for every change."""
+        self.tree = edits.tree
+        """The files as they are now, of all programs."""
+        self._quota = self.edits.quota
         # None of these refers to this object, so its descriptors are closed as soon as no caller has it.
         self._safe_replace = SafeReplace(
             blobs,
@@ -163,8 +162,9 @@ class Workspace:
             on_merge=partial(_record_merge, edits, history, person),
         )
         self._here = LocalChange(edits, blobs, history, self._safe_replace)
-        self._incoming = IncomingChanges(edits, history, self._safe_replace)
-        self.decided = DecidedFiles(edits, history, self._here, self._incoming, person)
+        self.incoming = IncomingChanges(edits, history, self._safe_replace)
+        """Changes that other machines made."""
+        self.decided = DecidedFiles(edits, history, self._here, self.incoming, person)
         """The files as callers of an API read and write them."""
         self.rewriting = Rewriting(
             edits,
@@ -175,24 +175,11 @@ class Workspace:
         )
 
     @property
-    def id(self) -> WorkspaceId:
-        return self._given.id
-
-    @property
-    def name(self) -> str:
-        return self._given.name
-
-    @property
     def record(self) -> WorkspaceRecord:
         """Return the record. One that was given as it is stored is validated at the first use."""
         if isinstance(self._given, StoredWorkspace):
             self._given = self._given.whole()
         return self._given
-
-    @property
-    def remote(self) -> Remote | None:
-        """Return the remote. None if only this machine has the files: then the writer lock decides."""
-        return self._edits.remote
 
     def share(
         self,
@@ -202,29 +189,25 @@ class Workspace:
     ) -> None:
         """Share the files with other machines from now on. With `are_records_shared`, other servers answer
         the same callers."""
-        self._edits.remote = remote
-        self._edits.are_records_shared = are_records_shared
-
-    def hear_revisions(self, on_revision: Callable[[], None]) -> None:
-        """Call a function after each revision that is made here, once the lock is free."""
-        self._edits.on_revision = on_revision
+        self.edits.remote = remote
+        self.edits.are_records_shared = are_records_shared
 
     def read(self, path: str, *, view: View = HEAD) -> File:
         """Return one file, as it is now or as a revision has it."""
         path = WorkspacePath(path)
         if view == HEAD:
-            return File(path, self._edits.readable(path))
-        blob = self._history.find(self._history.resolve(view), path)
+            return File(path, self.edits.readable(path))
+        blob = self.history.find(self.history.resolve(view), path)
         if blob is None:
             raise NotFound("file", path)
-        return File(path, self._history.read(blob))
+        return File(path, self.history.read(blob))
 
     def find_version(self, path: str, version: Version) -> bytes | None:
         """Return the bytes of a version of a file, as far back as its history is searched."""
         path = WorkspacePath(path)
-        for revision in self._history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
-            blob = self._history.find(revision.id, path)
-            data = self._history.read(blob) if blob else None
+        for revision in self.history.log(path=path, limit=VERSIONS_SEARCHED_MAX):
+            blob = self.history.find(revision.id, path)
+            data = self.history.read(blob) if blob else None
             if data is not None and version_of(data) == version:
                 return data
         return None
@@ -233,9 +216,9 @@ class Workspace:
         """Return the files to read. Conflict copies wait for a person: they are problems and not in this
         list."""
         if view == HEAD:
-            paths = list(self.scan().files)
+            paths = list(self.tree.scan().files)
         else:
-            paths = list(self._history.tree(self._history.resolve(view)))
+            paths = list(self.history.tree(self.history.resolve(view)))
         return [path for path in paths if not is_conflict(path)]
 
     def find(self, directory: str, matches: Callable[[str], bool]) -> list[Stat]:
@@ -244,27 +227,8 @@ class Workspace:
         stats = self._blobs.find(directory, matches)
         return [stat for stat in stats if not is_conflict(stat.name)]
 
-    def problems(self, tree: Tree | None = None) -> list[Problem]:
-        """Return everything that cannot be kept, here or from the remote: one list for every interface.
-        `tree` is a scan that was just made."""
-        return self._edits.problems(tree)
-
-    def scan(self, on_read: OnFileRead = lambda _name, _data: None) -> Tree:
-        """Return every file in the tree now, with its version, and the problems."""
-        return self._edits.scan(on_read)
-
-    def glance(self) -> Tree:
-        """Return every file as of a scan that is at most a minute old, and sees each new and removed file.
-
-        This is for lists of many workspaces. It costs one stat for each directory.
-        """
-        return self._edits.glance()
-
-    def tip(self) -> RevisionId | None:
-        return self._history.tip()
-
     def log(self, path: str | None = None, *, limit: int = 50) -> list[Revision]:
-        return self._history.log(path=WorkspacePath(path) if path else None, limit=limit)
+        return self.history.log(path=WorkspacePath(path) if path else None, limit=limit)
 
     def write(
         self,
@@ -311,10 +275,10 @@ class Workspace:
         Raises: NotFound when there is no file; Conflict when it is not what `expect` says.
         """
         path = WorkspacePath(path)
-        with self._edits.hold(by) as held:
-            if self._edits.check_precondition(path, expect) is None:
+        with self.edits.hold(by) as held:
+            if self.edits.check_precondition(path, expect) is None:
                 raise NotFound("file", path)
-            revision = self._history.record({}, by.saying(ADOPTED, path))
+            revision = self.history.record({}, by.saying(ADOPTED, path))
             held.fulfilled()
             return revision
 
@@ -323,28 +287,28 @@ class Workspace:
         """Hold the tree for a program that knows no conditions, such as a shell.
         Edits from before are the person's. Changes after it are `by`'s, however the program ends. All others
         wait, and so does this process: nothing may be written through a workspace inside this block."""
-        with self._edits.hold(by) as held:
+        with self.edits.hold(by) as held:
             taken = self._blobs.mend()
-            self._edits.record_whole()
+            self.edits.record_whole()
             held.intend(by, None)
-            command = Command(taken=taken, before=self._edits.last_scan)
+            command = Command(taken=taken, before=self.edits.last_scan)
             try:
                 yield command
             finally:
                 self._blobs.mend()
-                command.revision = self._edits.record_whole(by)
-                command.after, command.put_back = self._edits.last_scan, self._edits.put_back
+                command.revision = self.edits.record_whole(by)
+                command.after, command.put_back = self.edits.last_scan, self.edits.put_back
                 held.fulfilled()
 
     def restore(self, path: str, view: View, *, by: Author | None = None) -> Written:
         """Set a file to its content at a revision, or delete it if it was not there, as a new revision."""
         path = WorkspacePath(path)
-        revision = self._history.resolve(view)
-        blob = self._history.find(revision, path)
+        revision = self.history.resolve(view)
+        blob = self.history.find(revision, path)
         by = (by or self._author).saying("Restored", revision or "")
         if blob is None:
             return self.delete(path, by=by)
-        return self.write(path, self._history.read(blob), by=by)
+        return self.write(path, self.history.read(blob), by=by)
 
     def revert(self, view: View, *, by: Author | None = None) -> RevisionId | None:
         """Undo one revision, and nothing else, as a new revision. Return None if it is undone already.
@@ -389,9 +353,9 @@ class Workspace:
         """Change several files as one revision. `plan` gets their content after manual edits are committed,
         and returns the new content."""
         revision: RevisionId | None = None
-        with self._edits.hold(by) as held:
+        with self.edits.hold(by) as held:
             for _ in attempts():
-                current = {path: self._edits.check_precondition(path, ANY) for path in paths}
+                current = {path: self.edits.check_precondition(path, ANY) for path in paths}
                 new_files = plan(
                     {path: blob.data if blob else None for path, blob in current.items()}
                 )
@@ -401,27 +365,13 @@ class Workspace:
                 held.intend(by, list(new_files))
                 done, failure = self._put_all(new_files, current)
                 if done:
-                    revision = self._history.record(done, told(by, put_back))
+                    revision = self.history.record(done, told(by, put_back))
                 held.fulfilled()
                 if failure is None:
                     return revision
                 if not isinstance(failure, Conflict):
                     raise failure
         raise contended(", ".join(paths))
-
-    def committed(
-        self, expected: Mapping[WorkspacePath, ObjectId | None], *, wait_s: float = WAIT_S
-    ) -> tuple[set[WorkspacePath], RevisionId | None]:
-        """Commit manual edits of these paths. Return the paths whose committed state equals `expected` (None:
-        deleted), and the newest revision. Paths that have changed again since are left out."""
-        return self._edits.committed(expected, wait_s=wait_s)
-
-    def bring(
-        self, changes: Sequence[IncomingChange], *, by: Author, theirs: Theirs | None = None
-    ) -> ApplyResult:
-        """Apply changes that other machines made. With their history the revisions stay theirs. Without it,
-        the changes are one revision by `by`."""
-        return self._incoming.apply(changes, by, theirs)
 
     @contextmanager
     def staging(self) -> Generator[Callable[[bytes], Staged]]:
@@ -439,14 +389,12 @@ class Workspace:
         between two moves of a replacement a file is in a state that it may not keep."""
         if not expected:
             return set()
-        with self._edits.hold(SYNC):
-            return {
-                path for path, state in expected.items() if self._edits.object_at(path) == state
-            }
+        with self.edits.hold(SYNC):
+            return {path for path, state in expected.items() if self.edits.object_at(path) == state}
 
     def wait_for_writers(self) -> None:
         """Wait until every process that is changing the files has finished and has recorded its changes."""
-        with self._edits.hold(SYNC):
+        with self.edits.hold(SYNC):
             pass
 
     def displaced(self) -> list[Label]:
@@ -454,20 +402,20 @@ class Workspace:
         also lies there, under the label of the file that will come out."""
         if not self._blobs.labels():
             return []
-        with self._edits.hold(self._person):
+        with self.edits.hold(self._person):
             return self._blobs.labels()
 
     def look_again(self, labels: Sequence[Label]) -> list[WorkspacePath]:
         """Check files that were replaced some time ago for late writes. What a program wrote to them since
         comes back, as the person's. Return the paths where it now is."""
-        with self._edits.hold(self._person):
+        with self.edits.hold(self._person):
             paths = {path for label in labels if (path := self._safe_replace.path_of(label))}
-            self._edits.record(paths)
+            self.edits.record(paths)
             late_writes = [
                 path for label in labels if (path := self._safe_replace.check_late_writes(label))
             ]
             if late_writes:
-                self._edits.record(late_writes)
+                self.edits.record(late_writes)
         return late_writes
 
     def identity(self) -> str | None:
@@ -475,57 +423,31 @@ class Workspace:
         be."""
         return self._blobs.identity() if self._blobs.is_at(self.root) else None
 
-    @property
-    def stat_cache(self) -> Known:
-        return self._edits.stat_cache
-
-    @stat_cache.setter
-    def stat_cache(self, known: Known) -> None:
-        self._edits.stat_cache = known
-
-    @property
-    def needs_packing(self) -> bool:
-        return self._history.needs_packing
-
     def tidy(self) -> None:
         """Pack the history. No reader sees a difference afterwards."""
-        if self.remote is None and self._history.is_replaced:  # a crash has left an erasure undone
+        if (
+            self.edits.remote is None and self.history.is_replaced
+        ):  # a crash has left an erasure undone
             self.rewriting.erase(by=self._person)
             return
-        with self._edits.hold(self._person):
-            self._history.pack()
-
-    def pending(self) -> list[WorkspacePath]:
-        """Return the paths that are new, changed or deleted since the newest revision. While a process holds
-        the writer lock, the changes are that process's. Otherwise a person made them by hand, and they will
-        be committed."""
-        return self._edits.pending()
-
-    def commit_edits(self, *, wait_s: float = WAIT_S) -> RevisionId | None:
-        """Commit what a person changed by hand, if anything. Return the newest revision.
-        If nothing was touched since the last call, this is one stat for each file and waits for no lock."""
-        return self._edits.commit_edits(wait_s=wait_s)
+        with self.edits.hold(self._person):
+            self.history.pack()
 
     @contextmanager
     def at_rest(self, *, wait_s: float = WAIT_S) -> Generator[None]:
         """Hold the writer lock after committing manual edits. In this block tree and history agree, and only
         programs without the lock change the tree."""
-        with self._edits.hold(self._person, wait_s):
-            self._edits.record_whole()
+        with self.edits.hold(self._person, wait_s):
+            self.edits.record_whole()
             yield
 
-    def is_clean(self, file: WorkspacePath, directory: str, known: Iterable[str]) -> bool:
-        """Return True if a file has no uncommitted edits, nor has a directory, as far as the stats of its
-        `known` files show."""
-        return self._edits.is_clean(file, directory, known)
-
     def _undo(self, view: View) -> _Undo:
-        revision = self._history.show(view).revision.id
+        revision = self.history.show(view).revision.id
 
         def plan(now: Files) -> Files:
-            return undo_changes(self._history, revision, now)
+            return undo_changes(self.history, revision, now)
 
-        return _Undo(revision, touched_paths(self._history, revision), plan)
+        return _Undo(revision, touched_paths(self.history, revision), plan)
 
     def _set(
         self, path: WorkspacePath, data: bytes | None, by: Author, expect: Version | Wildcard
@@ -540,7 +462,7 @@ class Workspace:
                 raise Conflict("file", path, expected=expect, actual=version)
             return data
 
-        if self.remote is not None and expect is not ANY:
+        if self.edits.remote is not None and expect is not ANY:
             return self.decided.decide(path, plan, by=by, is_register=False)
         return self.decided.edit_here(path, plan, by)
 
@@ -548,7 +470,7 @@ class Workspace:
         self, files: Files, files_before: Mapping[WorkspacePath, Blob | None], by: Author
     ) -> tuple[Files, list[PutBack]]:
         """Return the files as this writer may change them, and what was put back."""
-        rules = self._edits.protection
+        rules = self.edits.protection
         allowed, done = dict(files), list[PutBack]()
         for path, data in files.items():
             current = files_before[path]

@@ -83,7 +83,7 @@ def ls(
             else:
                 say("\n".join(names))
             return
-        tree = place.scan()
+        tree = place.tree.scan()
     shown = [(name, state) for name, state in tree.files.items() if not is_conflict(name)]
     if as_json:
         print_json(listing(tree))

@@ -305,7 +305,7 @@ def _with_edits(files: OpenedFiles, workspace: str) -> Workspace:
 
     place = files.get(workspace)
     try:
-        place.commit_edits()
+        place.edits.commit()
     except (Unavailable, WorkspaceBusy) as failure:
         if not place.history.is_there:
             raise

@@ -96,7 +96,7 @@ def import_(
         if agent is not None:
             raise Refused("--agent", agent, f"cannot be combined with --as {kind}")
         place = harness.workspaces.get(workspace or harness.settings.default_workspace)
-        place.commit_edits()
+        place.edits.commit()
         plan = plan_import(source, place, kind)
         by = harness.rooms.principal.author("api")
         revisions = [] if dry_run else _carried_out(plan, place, by)
@@ -212,7 +212,7 @@ def _exported(
     from workspaces.localfs.archive import pack
     from workspaces.timestamp import moment_of
 
-    place.commit_edits()
+    place.edits.commit()
     shown = place.history.resolve(revision)
     if shown is None:
         raise Unavailable(place.record.name, "nothing has been written yet")

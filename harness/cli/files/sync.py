@@ -154,7 +154,7 @@ def _run(
 
 def _unsyncable(workspaces: Workspaces, name: str) -> list[Problem]:
     """Return the local files that cannot be synced to other machines."""
-    return [one for one in workspaces.get(name).scan().problems if one.kind != "conflict"]
+    return [one for one in workspaces.get(name).tree.scan().problems if one.kind != "conflict"]
 
 
 def _each_once(paths: Sequence[str]) -> list[str]:

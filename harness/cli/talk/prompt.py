@@ -117,8 +117,8 @@ def _answer_hook(reference: str | None, home: Path | None, *, with_place: bool) 
     call = hook_call(b"" if sys.stdin is None or sys.stdin.isatty() else read_input())
     with opened_files(home) as files:
         workspace = files.get(reference)
-        workspace.commit_edits()
-        sessions, tip = HookSessions(files.home.used / "sessions"), workspace.tip()
+        workspace.edits.commit()
+        sessions, tip = HookSessions(files.home.used / "sessions"), workspace.history.tip()
         told = sessions.told(call.session, workspace.id) if call.session else None
         if call.event == "SessionStart" or (told is None and call.session):
             text = _hook_context(files, workspace, with_place=with_place).whole()

@@ -308,11 +308,11 @@ class Blocks:
         if workspace is None:
             self._sync_records()  # another machine may have made it
             workspace = self.opened(place)
-        if workspace is not None and workspace.remote is not None:
-            if isinstance(workspace.remote, Sync):
+        if workspace is not None and workspace.edits.remote is not None:
+            if isinstance(workspace.edits.remote, Sync):
                 with suppress(MassDeletion):  # the sync asks about that; one file can be read
-                    workspace.remote.pull()  # with the history: a stamp is the same everywhere
-            workspace.remote.refresh(place.path)
+                    workspace.edits.remote.pull()  # with the history: a stamp is the same everywhere
+            workspace.edits.remote.refresh(place.path)
         return workspace
 
     def _made(self, place: BlockPlace) -> Workspace:
@@ -333,7 +333,9 @@ def commit_edit(workspace: Workspace, path: WorkspacePath) -> None:
     except Failure:  # a file that cannot be kept: the newest revision stands
         return
     with suppress(WorkspaceBusy):
-        workspace.committed({path: None if data is None else blob_id(data)}, wait_s=READ_WAIT_S)
+        workspace.edits.committed(
+            {path: None if data is None else blob_id(data)}, wait_s=READ_WAIT_S
+        )
 
 
 def _judged(place: BlockPlace, workspace: Workspace, before: bytes | None) -> Block | None:
@@ -357,9 +359,9 @@ def _decided(version: Version | None) -> None:
 def _send_history(workspace: Workspace) -> None:
     """Send the revision of a write to the store, so that its stamp is known on every machine. The sync
     repeats what fails now."""
-    if isinstance(workspace.remote, Sync):
+    if isinstance(workspace.edits.remote, Sync):
         with suppress(Failure):
-            workspace.remote.push_dirty()
+            workspace.edits.remote.push_dirty()
 
 
 def _object_of(workspace: Workspace, revision: RevisionId, path: WorkspacePath) -> ObjectId:

@@ -111,7 +111,7 @@ class CoreBlocks:
             return None
         if place not in self._read or (before is not None and before.unavailable is not None):
             commit_edit(workspace, place.path)
-        revision = workspace.tip()
+        revision = workspace.history.tip()
         if before is not None and before.revision == revision:
             return before
         return _at(place, workspace, revision)

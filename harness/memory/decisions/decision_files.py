@@ -82,7 +82,7 @@ class DecisionFiles:
             if workspace is None or named is None:
                 return None
             if not (revisions := workspace.log(path, limit=REVISIONS_MAX)):
-                workspace.commit_edits()  # the file has just arrived, or was just made
+                workspace.edits.commit()  # the file has just arrived, or was just made
                 revisions = workspace.log(path, limit=REVISIONS_MAX)
             if not revisions:
                 return None

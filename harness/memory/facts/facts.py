@@ -334,7 +334,7 @@ class Facts:
 
     def _committed(self, workspace: Workspace) -> FactList:
         with suppress(Busy):
-            workspace.commit_edits(wait_s=EDITS_WAIT_S)
+            workspace.edits.commit(wait_s=EDITS_WAIT_S)
         if workspace.decided.is_register:
             _bring_all(workspace)
         return self._indexes.of(workspace).facts()
@@ -456,7 +456,7 @@ class _Batch:
         self.edits: dict[WorkspacePath, _Edit] = {}
         self._new: set[WorkspacePath] = set()
         self._fates: list[FactFate] = []
-        taken = {folded(path) for path in workspace.scan().files}
+        taken = {folded(path) for path in workspace.tree.scan().files}
         for entry in entries:
             known = facts.by_key.get(entry.key)
             if known is not None and keeps_manual and known.source == "manual":
@@ -532,7 +532,7 @@ def _read(path: WorkspacePath, data: bytes) -> FactFile:
 
 def _bring_all(workspace: Workspace) -> None:
     """Bring the facts here that other servers have written, as far as they are in the store."""
-    tree = workspace.scan()
+    tree = workspace.tree.scan()
     here = {path: one.version for path, one in tree.files.items() if is_fact_path(path)}
     listed = workspace.decided.list()
     there = {entry.path: entry.version for entry in listed if is_fact_path(entry.path)}
@@ -570,7 +570,7 @@ def _no_room(key: str, path: WorkspacePath) -> Refused:
 
 def _is_taken(workspace: Workspace, path: WorkspacePath) -> bool:
     directory, _, name = path.rpartition("/")
-    if workspace.history.named_alike(workspace.tip(), directory, name):
+    if workspace.history.named_alike(workspace.history.tip(), directory, name):
         return True
     try:
         workspace.read(path)

@@ -62,7 +62,7 @@ class PromptFacts:
     def is_fresh(self, workspace: Workspace) -> bool:
         """Return True if no fact has a manual edit since the newest revision, as far as stats can tell."""
         paths = self._indexes.of(workspace).paths
-        return paths is not None and workspace.is_clean(_ANY_FACT, DIRECTORY, paths)
+        return paths is not None and workspace.edits.is_clean(_ANY_FACT, DIRECTORY, paths)
 
     def read(self, characters_max: int) -> tuple[FactMemory, ...]:
         """Return the facts as they are now, the agent's first. Workspaces without facts are left out."""
@@ -87,7 +87,7 @@ class PromptFacts:
             for workspace in self._agents:
                 if not self._is_committed:
                     with suppress(Busy):
-                        workspace.commit_edits(wait_s=EDITS_WAIT_S)
+                        workspace.edits.commit(wait_s=EDITS_WAIT_S)
                 facts = self._indexes.of(workspace).facts()
                 ordered = self._shown(facts.ordered("agent"))
                 rows += map(_row, ordered[: rows_max - len(rows)])

@@ -118,7 +118,7 @@ def test_a_restored_home_has_everything_but_what_belonged_to_the_old_process(
         assert [key.label for key in harness.rooms.keys.list()] == ["kept"]
         notes = harness.workspaces.get("notes")
         assert "green" in notes.read("MEMORY.md").data.decode()
-        assert notes.pending() == []
+        assert notes.edits.pending() == []
         (conversation,) = harness.conversations.list()
         entries = list(harness.conversations.transcript(conversation).entries())
         assert LARGE in str(entries[0].message)
@@ -285,7 +285,7 @@ def test_manual_edits_are_committed_first(home: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "new") as harness:
         notes = harness.workspaces.get("notes")
         assert [one.trailers["Source"] for one in notes.log("edited.md")] == ["edit"]
-        assert notes.pending() == []
+        assert notes.edits.pending() == []
 
 
 @pytest.fixture

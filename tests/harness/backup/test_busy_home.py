@@ -110,7 +110,7 @@ def check_restored(home: Path, place: str, kept: int) -> None:
     restore(home, place)
     with Harness.open(home, sandbox=NoSandbox("not here")) as harness:
         workspace = harness.workspaces.get("busy")
-        assert workspace.pending() == []
+        assert workspace.edits.pending() == []
         for number in range(200):
             newest = kept - (kept - number) % 200
             if newest >= 0:

@@ -151,7 +151,7 @@ def test_a_tree_without_a_card_becomes_a_new_workspace_only_under_a_given_name(
         assert workspace.namespace == done.restored[0].namespace != namespace
         assert workspace.read("MEMORY.md").data == b"- of garden\n"
         assert len(workspace.log()) == 2
-        assert workspace.pending() == []
+        assert workspace.edits.pending() == []
     assert not (home / "workspaces" / namespace).exists()
     assert all((home / "workspaces" / one.namespace).is_dir() for one in done.left)
 
@@ -169,7 +169,7 @@ def test_a_history_whose_tree_is_lost_too_gets_its_files_back(home: Path) -> Non
     with Harness.open(home) as harness:
         workspace = harness.workspaces.get("garden")
         assert workspace.read("MEMORY.md").data == b"- of garden\n"
-        assert workspace.pending() == []
+        assert workspace.edits.pending() == []
 
 
 def test_a_card_is_written_with_each_record_and_holds_no_secret(home: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_manual_edit_is_attributed_to_the_owner_whichever_user_runs_the_turn(
     rooms = harness.house.rooms(access.principal_of(secret, as_user="alice"))
     notes = rooms.workspaces.get("notes")
     (notes.root / "hand.md").write_text("- by hand\n")
-    notes.commit_edits()
+    notes.edits.commit()
     assert [entry.author for entry in notes.log()][:1] == ["owner"]
 
 

@@ -79,7 +79,7 @@ def test_nothing_found_is_refused_from_then_on_all_the_same(harness: Harness) ->
 
 def test_unrelated_lines_stay_byte_for_byte(harness: Harness) -> None:
     write(harness, {"a.md": f"one\r\n- **{SECRET}**!\n\tthree\n", "b.md": "the heron nests\n"})
-    first = harness.workspaces.get("notes").tip()
+    first = harness.workspaces.get("notes").history.tip()
     assert first is not None
     done = forgotten(harness, text=SECRET, reason=f"because {SECRET}")
     assert done.reason == f"because [forgotten {done.tombstones[0]}]"
@@ -94,7 +94,7 @@ def test_unrelated_lines_stay_byte_for_byte(harness: Harness) -> None:
 
 def test_a_line_and_a_revision_go_by_their_text(harness: Harness, home: Path) -> None:
     write(harness, {"a.md": f"one\n- {SECRET}\n", "b.md": "my address is Herrengasse 4\nok\n"})
-    added = harness.workspaces.get("notes").tip()
+    added = harness.workspaces.get("notes").history.tip()
     line = LineReference(workspace="notes", path="a.md", number=2)
     assert forgotten(harness, line=line).status == "done"
     assert forgotten(harness, revision=added).status == "done"

@@ -158,7 +158,7 @@ def test_imported_files_whose_names_collide_do_not_overwrite_each_other(
         {"x/Plan.md": "one\n", "x/plan.md": "two\n", "x/plan:.md": "3\n", "x/plan_.md": "4\n"},
     )
     brought(harness, plan_import(source, notes), notes)
-    assert notes.scan().problems == []
+    assert notes.tree.scan().problems == []
     texts = {notes.read(path).text for path in notes.files() if path.startswith("x/")}
     assert texts == {"one\n", "two\n", "3\n", "4\n"}
 
@@ -166,11 +166,11 @@ def test_imported_files_whose_names_collide_do_not_overwrite_each_other(
 def test_an_import_over_the_quota_is_refused_before_writing(harness: Harness, source: Path) -> None:
     config = {"quota": {"files": 10, "bytes": 10_000, "fileBytes": 6_000}}
     small = harness.workspaces.create("small", config=config)
-    tip = small.tip()
+    tip = small.history.tip()
     fill(source, {"a.md": "a" * 5_000, "b.md": "b" * 4_900})
     with pytest.raises(OverLimit, match="size of the workspace"):
         plan_import(source, small)
-    assert small.tip() == tip
+    assert small.history.tip() == tip
 
 
 def test_many_imported_files_become_few_revisions(

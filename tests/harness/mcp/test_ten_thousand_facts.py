@@ -81,7 +81,7 @@ def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpCaller]:
             (root / canonical_path(key)).write_bytes(data)
         lines = (f"- line {number} of what is remembered\n" for number in range(LINES))
         (root / "MEMORY.md").write_text("".join(lines))
-        harness.workspaces.get("many").commit_edits()
+        harness.workspaces.get("many").edits.commit()
         yield McpCaller(harness.rooms, "many")
 
 

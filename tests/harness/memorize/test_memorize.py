@@ -68,7 +68,7 @@ class Person:
     def file(self) -> tuple[Any, str]:
         """The workspace and the path of the only fact's file."""
         workspace = self.harness.workspaces.get("notes")
-        (path,) = [path for path in workspace.scan().files if path.startswith("facts/")]
+        (path,) = [path for path in workspace.tree.scan().files if path.startswith("facts/")]
         return workspace, path
 
     def edit(self, old: str, new: str) -> None:
@@ -78,7 +78,7 @@ class Person:
         said = file.read_text()
         assert old in said
         file.write_text(said.replace(old, new))
-        workspace.commit_edits()
+        workspace.edits.commit()
 
     def blobs(self) -> list[str]:
         root = self.harness.settings.home.entries

@@ -32,7 +32,7 @@ def test_recall_over_several_workspaces_returns_one_ranking(harness: Harness) ->
         "kind": "other",
         "updated_at": two.log()[0].at,
         "author": "ann",
-        "revision": two.tip(),
+        "revision": two.history.tip(),
         "why": shown["why"],
     }
     assert shown["why"][0].startswith("exact match: ")

@@ -22,7 +22,7 @@ def test_the_demo_home_has_something_of_everything(tmp_path: Path) -> None:
         (report,) = proof_reports(rooms.memorizer.archives, [memorized])
         assert (report.state, len(report.proofs)) == ("fresh", 1)
         assert any(fact.pinned for fact in rooms.facts.over(garden).list())
-        assert [problem.kind for problem in garden.problems()] == ["conflict"]
+        assert [problem.kind for problem in garden.edits.problems()] == ["conflict"]
         assert len(garden.log()) > 8
         assert {one.key for one in rooms.conversations.list()} >= {"planning", "beans", "shared"}
         waiting = [call for one in rooms.conversations.list() for call in harness.pending(one)]

@@ -31,8 +31,8 @@ def saved(context: HookContext, name: str, text: str) -> RevisionId:
     file = context.workspace.root / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    context.workspace.commit_edits()
-    tip = context.workspace.tip()
+    context.workspace.edits.commit()
+    tip = context.workspace.history.tip()
     assert tip is not None
     return tip
 

@@ -149,7 +149,7 @@ def erase(talk: Talk) -> None:
     branch = next(talk.harness.settings.home.root.rglob(f"{talk.notes.namespace}.git"))
     parent = history.commit(shown).parents[0]
     (branch / "refs" / "heads" / "main").write_text(f"{parent}\n")
-    talk.notes.commit_edits()
+    talk.notes.edits.commit()
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_every_step_stores_a_receipt_that_reproduces_its_request(talk: Talk) -> 
         assert again == request
         assert digest(again) == receipt.digest
     tips = [receipt.newest["memory/notes"].revision for receipt in receipts]
-    assert tips[0] == tips[1] != tips[2] == tips[3] == tips[4] == talk.notes.tip()
+    assert tips[0] == tips[1] != tips[2] == tips[3] == tips[4] == talk.notes.history.tip()
 
 
 def test_a_receipt_is_stored_before_the_model_call(talk: Talk) -> None:
@@ -327,7 +327,7 @@ def test_a_preview_without_a_message_holds_the_system_prompt_alone(talk: Talk) -
     assert question.request.messages == ()
     parts = question.as_json()["parts"]
     assert [part["source"] for part in parts] == ["guidance", "memory", "memory/notes", "date"]
-    assert parts[2]["revision"] == talk.notes.tip()
+    assert parts[2]["revision"] == talk.notes.history.tip()
     assert all(part["characters"] == len(part["text"]) for part in parts)
 
 
@@ -366,4 +366,4 @@ def test_an_explanation_orders_revisions_by_ancestry_despite_a_clock_set_back(ta
     explained = talk.harness.explain(talk.conversation)
     (entrance,) = explained.turns()[1].entered
     (revision,) = explained.revisions(entrance)
-    assert revision.id == talk.notes.tip()
+    assert revision.id == talk.notes.history.tip()

@@ -88,7 +88,7 @@ def test_a_manual_edit_to_memory_is_shown_and_committed(workspace: Workspace, ro
     part = memory(workspace)
     assert part is not None
     assert "- by hand" in part.text
-    assert part.revision == workspace.tip()
+    assert part.revision == workspace.history.tip()
     assert workspace.log("MEMORY.md")[0].trailers["Source"] == "edit"
 
 
@@ -217,7 +217,7 @@ def test_a_view_of_a_revision_shows_memory_of_that_revision(
     workspace.write("MEMORY.md", "- kept\n", by=CALLER)
     clock.advance(60)
     workspace.write("MEMORY.md", "- old\n- kept\n", by=CALLER)
-    then = workspace.tip()
+    then = workspace.history.tip()
     assert then is not None
     clock.advance(60)
     workspace.write("MEMORY.md", "- kept\n- new\n", by=CALLER)

@@ -308,17 +308,17 @@ def test_an_edit_by_a_person_changes_no_answer(harness: Harness, model: Scripted
     file.write_text(file.read_text().replace("WAIT", "GO"))
     found = [("decisions/" + file.name, "edited")]
     assert [
-        (one.path, one.kind) for one in workspace.problems()
+        (one.path, one.kind) for one in workspace.edits.problems()
     ] == found  # before it is a revision
     workspace.log()
-    assert [(one.path, one.kind) for one in workspace.problems()] == found
+    assert [(one.path, one.kind) for one in workspace.edits.problems()] == found
     assert harness.rooms.decisions.get(run.id).decision.data == DATA
     assert "WAIT" in harness.rooms.decisions.told(agent.id)
     assert harness.rooms.decisions.re_examination_of(run.id).prompt.count("WAIT") == 1
     rows = [row for section in home_status(harness) for row in section.lines]
     assert [row.facts["path"] for row in rows if row.state == "problem"] == [found[0][0]]
     workspace.restore(found[0][0], workspace.log(found[0][0])[-1].id)
-    assert workspace.problems() == []
+    assert workspace.edits.problems() == []
 
 
 def test_the_slots_that_a_run_was_shown_are_in_its_receipt(

@@ -81,7 +81,7 @@ def stored(harness: Harness, run: Run) -> tuple[bytes, str, str]:
     """The parent's file, its git blob, and the JSON of its result."""
     workspace = harness.workspaces.get(private_to_agent(run.agent_id))
     (path,) = (one for one in workspace.files() if run.id in one and not one.endswith(".log.md"))
-    blob = workspace.history.find(workspace.tip(), path)
+    blob = workspace.history.find(workspace.history.tip(), path)
     result = harness.runs.records.get(run.id).result
     return (workspace.root / path).read_bytes(), str(blob), json.dumps(result)
 

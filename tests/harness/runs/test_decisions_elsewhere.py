@@ -99,7 +99,7 @@ def test_a_persons_edit_before_it_came_here_changes_no_answer(
     assert listed.decision.data["verdict"] == "WAIT for tea"
     workspace = two.workspaces.private(private_to_agent(run.agent_id), create=False)
     assert workspace is not None
-    assert [(one.path, one.kind) for one in workspace.problems()] == [
+    assert [(one.path, one.kind) for one in workspace.edits.problems()] == [
         (f"decisions/{file.name}", "edited")
     ]
 

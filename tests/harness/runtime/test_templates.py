@@ -38,7 +38,7 @@ def test_a_workspace_created_from_a_template_has_one_revision(name: str, tmp_pat
     with Harness.open(tmp_path) as harness:
         workspace = harness.workspaces.create("new", template=name)
         assert len(workspace.log()) == 1
-        assert workspace.scan().problems == []
+        assert workspace.tree.scan().problems == []
 
 
 def test_a_template_directory_of_the_home_overrides_a_shipped_template(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_an_api_write_is_pushed_to_s3_within_half_a_minute(
     (job,) = [one.job for one in harness.jobs.list() if one.job.kind.startswith("flush:")]
     assert (job.due - before).total_seconds() == FLUSH_WITHIN_S
     assert harness.run_jobs() == Drained(0, 0)
-    assert tip_there(harness) != notes.tip()
+    assert tip_there(harness) != notes.history.tip()
     clock.advance(FLUSH_WITHIN_S)
     assert harness.run_jobs() == Drained(1, 0)
-    assert tip_there(harness) == notes.tip()
+    assert tip_there(harness) == notes.history.tip()
     assert flushes(harness) == []
 
 
@@ -73,7 +73,7 @@ def test_a_flush_job_is_done_only_by_the_machine_that_holds_the_change(
     assert flushes(a) != []
     assert a.run_jobs().failed == 0
     assert flushes(a) == []
-    assert tip_there(b) == a.workspaces.get("notes").tip()
+    assert tip_there(b) == a.workspaces.get("notes").history.tip()
 
 
 def test_a_write_after_a_completed_flush_schedules_another_flush(
@@ -93,7 +93,7 @@ def test_a_write_after_a_completed_flush_schedules_another_flush(
     notes.write("a.md", "three\n", by=CALLER)
     clock.advance(FLUSH_WITHIN_S)
     assert ours.run_jobs() == Drained(1, 0)
-    assert tip_there(ours) == notes.tip()
+    assert tip_there(ours) == notes.history.tip()
 
 
 def test_a_machine_offline_for_long_reports_the_failed_flush_and_flushes_when_s3_is_reachable(
@@ -116,5 +116,5 @@ def test_a_machine_offline_for_long_reports_the_failed_flush_and_flushes_when_s3
     assert line.state == "due"
     assert "is unreachable" in line.told
     assert harness.run_jobs() == Drained(1, 0)
-    assert tip_there(harness) == notes.tip()
+    assert tip_there(harness) == notes.history.tip()
     assert jobs_told(harness) == ()

@@ -87,7 +87,7 @@ def test_a_text_that_comes_from_another_machine_is_mended_and_sent_back(
         laptop.sync()
         assert laptop.texts("notes")[NOTE] == mended
         assert laptop.texts("notes")["new.md"] == f"[forgotten {rule}]\n"
-        assert laptop.workspaces.get("notes").problems() == []
+        assert laptop.workspaces.get("notes").edits.problems() == []
     stored = [a.prefix.store.read(stat.name).data for stat in a.prefix.walk("fs-")]
     assert not any(b"4711" in data for data in stored)
 

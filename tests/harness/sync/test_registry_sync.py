@@ -424,7 +424,7 @@ def test_a_sync_unaware_of_a_new_epoch_pushes_no_data_of_the_older_epoch(
     else:
         b.follow()
     b.put(mine, "old.md", "first life\n")
-    b.workspaces.get(mine).commit_edits()
+    b.workspaces.get(mine).edits.commit()
     a.workspaces.delete(mine)
     assert a.workspaces.private(mine, create=True) is not None
     a.put(mine, "MEMORY.md", "second life\n")

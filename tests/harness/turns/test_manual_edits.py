@@ -25,7 +25,7 @@ def at_rest(harness: Harness) -> Workspace:
     notes = harness.workspaces.get("notes")
     (notes.root / "notes").mkdir(exist_ok=True)
     (notes.root / "notes/known.md").write_text("# Known\n")
-    notes.commit_edits()
+    notes.edits.commit()
     for path in notes.root.rglob("*"):
         os.utime(path, (1, 1))
     return notes
@@ -42,7 +42,7 @@ def notes_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Harness], Workspace]:
         let_it_grow_old(monkeypatch)
         notes = at_rest(harness)
         assert harness.run("hello", conversation="before").status == "done"
-        notes.commit_edits()
+        notes.edits.commit()
         return notes
 
     return settled
@@ -81,7 +81,7 @@ def test_a_manual_edit_before_a_turn_appears_in_its_first_request(
     change(notes.root)
     harness.run("go")
     assert "SEEN" in str(model.requests[1].as_json())
-    assert notes.pending() == []
+    assert notes.edits.pending() == []
 
 
 def test_the_receipt_names_the_revision_of_the_memory_in_the_prompt(
@@ -93,8 +93,8 @@ def test_the_receipt_names_the_revision_of_the_memory_in_the_prompt(
     outcome = harness.run("go")
     conversation = harness.conversations.get(outcome.conversation_id)
     (receipt,) = harness.rooms.conversations.prompt_log(conversation).receipts()
-    assert str(notes.tip()) in str(receipt.as_json())
-    assert "SEEN" in notes.read("MEMORY.md", view=str(notes.tip())).text
+    assert str(notes.history.tip()) in str(receipt.as_json())
+    assert "SEEN" in notes.read("MEMORY.md", view=str(notes.history.tip())).text
 
 
 def test_manual_edits_outside_the_prompt_are_committed_after_the_model_call_and_before_any_tool(
@@ -104,11 +104,11 @@ def test_manual_edits_outside_the_prompt_are_committed_after_the_model_call_and_
 
     def look(request: ModelRequest) -> list[ToolCall]:
         del request
-        found.append([str(path) for path in notes.pending()])
+        found.append([str(path) for path in notes.edits.pending()])
         return [WRITE]
 
     def look_again(request: ModelRequest) -> str:
-        found.append([str(path) for path in notes.pending()])
+        found.append([str(path) for path in notes.edits.pending()])
         return "done"
 
     harness, _ = scripted("hi", look, look_again)
@@ -130,7 +130,7 @@ def test_manual_edits_are_committed_even_if_the_turn_fails(
     (notes.root / "TASKS.md").write_text("by hand\n")
     harness.run("go")
     assert sources(notes)[0] == "edit"
-    assert notes.pending() == []
+    assert notes.edits.pending() == []
 
 
 def test_the_outcome_reports_manual_edits_that_could_not_be_committed(

@@ -153,7 +153,7 @@ def test_a_fact_saved_in_an_editor_just_before_a_turn_is_in_its_prompt_in_a_warm
     save(notes.root / "facts/k00.md")  # not among those that were shown
     harness.run("three", conversation="c")
     assert "- **k00**: NEW 0" in str(model.requests[2].system)
-    assert notes.pending() == []
+    assert notes.edits.pending() == []
 
 
 def test_facts_that_cannot_be_read_are_named_and_stop_no_turn(

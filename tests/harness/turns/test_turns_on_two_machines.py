@@ -140,11 +140,11 @@ def test_a_machine_that_lost_the_lease_does_not_push_its_changes(
         run(gone.look_after(conversation.id))
     notes = rooms.workspaces.get("notes")
     assert (notes.root / "notes/tea.md").exists()
-    assert tip_there(rooms) != notes.tip()
+    assert tip_there(rooms) != notes.history.tip()
     here.leases.release(taken[0])
     run(here.look_after(conversation.id))
     assert status(rooms, "one").outcome.reply == "noted"
-    assert tip_there(rooms) == notes.tip()
+    assert tip_there(rooms) == notes.history.tip()
 
 
 def tip_there(rooms: PrincipalServices) -> str | None:

@@ -352,7 +352,7 @@ def settled(homes: tuple[Home, Home]) -> list[str]:
         for machine in (*machines, *machines):
             machine.rooms.workspaces.sync("shared").run()
         places = [machine.rooms.workspaces.get("shared") for machine in machines]
-        trees = [{path: one.version for path, one in p.scan().files.items()} for p in places]
+        trees = [{path: one.version for path, one in p.tree.scan().files.items()} for p in places]
         assert trees[0] == trees[1]
         return [
             _everything(machine, place.namespace)

@@ -77,7 +77,7 @@ def test_a_line_stamped_far_ahead_is_dated_tomorrow_on_arrival_and_ages_from_the
     two.sync()
     recall, origins = two.right.workspace.recall, two.right.workspace.origins
     tomorrow = stamp_of(two.clock.now() + AHEAD_MAX)
-    tip = two.right.workspace.tip()
+    tip = two.right.workspace.history.tip()
     assert tip is not None
     for _ in range(3):
         (line,) = recall.find("tea")
@@ -97,25 +97,25 @@ def test_a_unit_with_lines_of_two_revisions_is_dated_by_the_descendant(two: Two)
     two.sync()
     two.right.workspace.write("MEMORY.md", "- tea\n  is black\n", by=CALLER)
     (line,) = two.right.workspace.recall.find("tea")
-    assert (line.revision, line.updated_at) == (two.right.workspace.tip(), two.now())
+    assert (line.revision, line.updated_at) == (two.right.workspace.history.tip(), two.now())
 
 
 def test_a_clock_problem_names_the_revision_and_the_two_clocks(two: Two) -> None:
     two.right.workspace.write("other.md", "x\n", by=CALLER)
     two.ahead.workspace.write("MEMORY.md", "- from ahead\n", by=CALLER)
-    poison = two.ahead.workspace.tip()
+    poison = two.ahead.workspace.history.tip()
     assert poison is not None
     two.sync()
     two.right.workspace.write("MEMORY.md", "- later\n", by=CALLER)
     assert len(two.right.workspace.history.commit(_merge_in(two.right)).parents) == 2
-    (problem,) = two.right.workspace.problems()
+    (problem,) = two.right.workspace.edits.problems()
     assert problem.kind == "clock"
     assert poison[:10] in problem.detail
     assert "one of the two clocks is wrong" in problem.detail
     assert "more)" not in problem.detail  # the merge repeats it, and later ones are this clock's
-    assert two.ahead.workspace.problems() == []
+    assert two.ahead.workspace.edits.problems() == []
     two.clock.advance(AHEAD_S - DAY_S)
-    assert two.right.workspace.problems() == []
+    assert two.right.workspace.edits.problems() == []
 
 
 def test_a_merge_with_the_same_stamp_as_a_known_revision_still_shows_its_merge_marks(

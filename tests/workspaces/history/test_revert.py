@@ -82,7 +82,7 @@ def test_reverting_a_revision_of_several_files_creates_a_single_revision(
     (root / "keep.md").write_text("changed\n")
     (root / "gone.md").unlink()
     (root / "new.md").write_text("new\n")
-    edit = workspace.commit_edits()
+    edit = workspace.edits.commit()
     assert edit is not None
     made = workspace.revert(edit, by=CALLER)
     assert workspace.files() == ["gone.md", "keep.md"]
@@ -106,7 +106,7 @@ def test_a_revert_of_lines_changed_later_is_refused_and_writes_nothing(
     workspace.write("TASKS.md", "1\n", by=AGENT)
     (root / "MEMORY.md").write_text("a\nB\n")
     (root / "TASKS.md").write_text("2\n")
-    bad = workspace.commit_edits()
+    bad = workspace.edits.commit()
     tip = workspace.write("TASKS.md", "3\n", by=AGENT).revision
     assert bad is not None
     with pytest.raises(LinesChanged) as caught:
@@ -117,7 +117,7 @@ def test_a_revert_of_lines_changed_later_is_refused_and_writes_nothing(
         {"path": "TASKS.md", "line": 1, "text": "3"}
     ]
     assert "harness restore" in (caught.value.remedy or "")
-    assert workspace.tip() == tip
+    assert workspace.history.tip() == tip
     assert workspace.read("MEMORY.md").text == "a\nB\n"
 
 

@@ -46,7 +46,7 @@ def test_a_deleted_workspace_comes_back_with_its_files_and_its_history(
     record = trash.restore("notes")
     workspace = workspaces.get("notes")
     assert record.id != trashed.entry.id
-    assert workspace.read("a.md").text == "second\n" and workspace.tip() == revision
+    assert workspace.read("a.md").text == "second\n" and workspace.history.tip() == revision
     assert [one.paths for one in workspace.log("a.md")] == [("a.md",), ("a.md",)]
     workspace.write("a.md", "third\n")
     assert trash.list() == [] and not trashed.entry.place.exists()

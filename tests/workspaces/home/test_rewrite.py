@@ -94,9 +94,9 @@ def test_what_others_have_open_is_emptied_and_made_again(
 
 def test_a_text_goes_from_files_history_and_disk(workspace: Workspace, home: Home) -> None:
     workspace.write("a.md", "one\n", by=AGENT)
-    first = workspace.tip()
+    first = workspace.history.tip()
     workspace.write("a.md", f"one\nmy {SECRET} here\nthree\n", by=AGENT)
-    second = workspace.tip()
+    second = workspace.history.tip()
     workspace.write("a.md", "one\nnothing\nthree\nfour\n", by=AGENT)
     workspace.write("people/card-4111-2222.md", "a name alone\n", by=AGENT)
     workspace.write("binary.bin", b"\xff\xfe" + SECRET.encode(), by=AGENT)

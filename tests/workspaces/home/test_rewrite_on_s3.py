@@ -73,7 +73,7 @@ def test_no_version_of_any_object_has_the_text(tmp_path: Path, versioned: tuple[
     }
     for one in (a, b, c):
         assert one.texts() == texts
-    assert a.workspace.tip() == b.workspace.tip() == c.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip() == c.workspace.history.tip()
     for one in (a, b, c):
         one.sync.run()
         assert not holds_secret(held_bytes(one.home.root)), one.home.root.name

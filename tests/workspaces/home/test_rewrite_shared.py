@@ -86,7 +86,7 @@ def test_a_text_goes_from_the_store_and_from_a_machine_that_was_offline_and_chan
     a: Replica, b: Replica, prefix: MemoryPrefix
 ) -> None:
     filled(a, b)
-    old = a.workspace.tip()
+    old = a.workspace.history.tip()
     packs = packs_of(prefix)
     assert sum(map(holds_secret, stored(prefix).values())) == 2, "a file and a pack"
     b.workspace.write("own.md", "written offline\n", by=AGENT)
@@ -106,7 +106,7 @@ def test_a_text_goes_from_the_store_and_from_a_machine_that_was_offline_and_chan
     assert not holds_secret(held_bytes(b.home.root))
     a.sync.run()
     assert a.texts() == b.texts()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     assert b.workspace.read("a.md", view=old).text == f"one\nmy {MARK}\nthree\n"
     assert not any(map(holds_secret, stored(prefix).values()))
 
@@ -117,7 +117,7 @@ def test_a_machine_that_had_nothing_of_its_own_has_the_new_history(
     filled(a, b)
     forget(a)
     b.sync.run()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
     assert not holds_secret(held_bytes(b.home.root))
 
 
@@ -143,7 +143,7 @@ def test_what_a_machine_had_not_shared_is_checked_like_a_strangers(
     forget(a)
     b.workspace.write("own.md", f"in a revision: {SECRET}\n", by=AGENT)
     b.workspace.write("other.md", "and another\n", by=AGENT)
-    b.workspace._edits.protection.gate = Gate()  # pyright: ignore[reportAttributeAccessIssue]
+    b.workspace.edits.protection.gate = Gate()  # pyright: ignore[reportAttributeAccessIssue]
     b.sync.run()
     a.sync.run()
     assert a.texts() == b.texts()
@@ -191,10 +191,10 @@ def test_packs_that_a_machine_wrote_before_it_heard_are_deleted(
     forget(a)
     b.workspace.write("own.md", f"in a revision: {SECRET}\n", by=AGENT)
     b.sync.push_dirty()
-    assert b.workspace.tip() != a.workspace.tip()
+    assert b.workspace.history.tip() != a.workspace.history.tip()
     forget(b)
     a.sync.run()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     assert a.texts() == b.texts()
     for one in (a, b):
         assert not holds_secret(held_bytes(one.home.root))

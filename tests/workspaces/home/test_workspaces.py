@@ -50,7 +50,7 @@ def test_an_open_handle_of_a_deleted_workspace_cannot_write_into_the_trash(
     for call in (
         lambda: held.write("MEMORY.md", "late", by=CALLER),
         lambda: held.delete("MEMORY.md", by=CALLER),
-        held.commit_edits,
+        held.edits.commit,
     ):
         with pytest.raises(NotFound):
             call()

@@ -107,7 +107,7 @@ def attacked(
 
 def assert_usable(workspace: Workspace, home: Path) -> None:
     """After all that: the next writer goes on, and the history is whole and holds no canary."""
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.write("after.md", "after", by=HOST).revision is not None
     git = ["git", f"--git-dir={Home(home).history(workspace.namespace)}"]
     checked = subprocess.run([*git, "fsck", "--strict"], capture_output=True, timeout=120)
@@ -173,7 +173,7 @@ def read(workspace: Workspace, path: str) -> str:
 
 
 def scan(workspace: Workspace, path: str) -> str:
-    return " ".join(workspace.scan().files)
+    return " ".join(workspace.tree.scan().files)
 
 
 def write(workspace: Workspace, path: str) -> str:
@@ -192,7 +192,7 @@ def plant(workspace: Workspace, path: str) -> str:
 
 
 def settle(workspace: Workspace, path: str) -> str:
-    workspace.commit_edits()
+    workspace.edits.commit()
     return ""
 
 

@@ -172,7 +172,7 @@ def test_an_unmergeable_save_during_a_conditional_write_becomes_a_conflict_copy(
     a.workspace.write(path, "told\n", by=CALLER, expect=version_of(b"seen\n"))
     second = conflict_path(WorkspacePath(path), version_of(b"by hand\n"))
     assert a.texts() == {path: "told\n", second: "by hand\n"}
-    assert [(one.path, one.kind) for one in a.workspace.problems()] == [(second, "conflict")]
+    assert [(one.path, one.kind) for one in a.workspace.edits.problems()] == [(second, "conflict")]
     a.sync.run()
     b.sync.run()
     assert b.texts() == a.texts() == {path: "told\n", second: "by hand\n"}

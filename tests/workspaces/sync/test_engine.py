@@ -49,7 +49,7 @@ def test_a_pulled_edit_keeps_the_revision_of_its_machine(a: Replica, b: Replica)
     a.put(MEMORY, "one\n")
     a.sync.run()
     b.sync.run()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
     b.put("mine.md", "by hand\n")
     b.sync.run()
     told = {revision.paths: revision.trailers["Source"] for revision in b.workspace.log()}
@@ -66,7 +66,7 @@ def test_a_pulled_file_without_history_gets_a_revision_by_sync(a: Replica, b: Re
     assert [one.trailers["Source"] for one in b.workspace.log()] == ["sync", "edit"]
     a.sync.run()
     b.sync.run()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     assert len(a.workspace.log()) == 4
     assert a.texts() == b.texts() == {MEMORY: "two\n"}
 
@@ -88,7 +88,7 @@ def test_sync_merges_edits_of_both_machines_and_blame_keeps_each_revision(
     person = b.workspace._person.name
     assert [line.author for line in blamed] == [person, person, person]
     assert len({line.revision for line in blamed}) == 3
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     theirs = version_of(b"ONE\ntwo\nthree\n")
     assert b.workspace.find_version(MEMORY, theirs) is not None
 
@@ -102,7 +102,7 @@ def by_hand_and_seen_by_the_sync_alone(a: Replica, b: Replica, clock: ManualCloc
 
 def by_hand_and_pushed_first(a: Replica, b: Replica, clock: ManualClock) -> None:
     set_status(b, "earlier")
-    b.workspace.commit_edits()
+    b.workspace.edits.commit()
     clock.advance(60)
     set_status(a, "later")
     a.sync.run()
@@ -112,7 +112,7 @@ def by_a_program_that_has_not_pushed_its_revision(
     a: Replica, b: Replica, clock: ManualClock
 ) -> None:
     set_status(b, "earlier")
-    b.workspace.commit_edits()
+    b.workspace.edits.commit()
     clock.advance(60)
     seen = a.workspace.read(MEMORY)
     a.workspace.write(MEMORY, seen.text.replace("begun", "later"), by=CALLER, expect=seen.version)
@@ -120,10 +120,10 @@ def by_a_program_that_has_not_pushed_its_revision(
 
 def before_the_other_changed_something_else(a: Replica, b: Replica, clock: ManualClock) -> None:
     set_status(a, "earlier")
-    a.workspace.commit_edits()
+    a.workspace.edits.commit()
     clock.advance(60)
     set_status(b, "later")
-    b.workspace.commit_edits()
+    b.workspace.edits.commit()
     clock.advance(60)
     a.put("notes/x.md", "something else\n")
     a.sync.run()
@@ -162,7 +162,7 @@ def test_an_unmergeable_file_gets_a_conflict_copy_that_is_listed(a: Replica, b: 
     assert report.conflicts == [second]
     a.sync.run()
     assert a.texts() == b.texts() == {"decisions/d.md": "first\n", second: "second\n"}
-    assert [(p.path, p.kind) for p in a.workspace.scan().problems] == [(second, "conflict")]
+    assert [(p.path, p.kind) for p in a.workspace.tree.scan().problems] == [(second, "conflict")]
     assert second not in a.workspace.files()
 
 
@@ -641,7 +641,7 @@ def gone_on_both_sides(machine: Replica, prefix: MemoryPrefix) -> None:
 
 
 def newest(machine: Replica) -> set[str]:
-    return set(machine.workspace.history.tree(machine.workspace.tip()))
+    return set(machine.workspace.history.tree(machine.workspace.history.tip()))
 
 
 def test_a_file_missing_on_both_sides_is_absent_from_the_newest_revision(
@@ -654,7 +654,7 @@ def test_a_file_missing_on_both_sides_is_absent_from_the_newest_revision(
     b.sync.run()
     assert newest(a) == newest(b) == set(a.texts()) == set(b.texts())
     assert "1.md" not in newest(a)
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
 
 
 @pytest.mark.parametrize("before", [None, "before\n"])
@@ -670,11 +670,11 @@ def test_equal_bytes_written_on_both_sides_are_in_the_newest_revision(
     there.write("1.md", b"alike\n", expect=ANY)
     a.put("1.md", "alike\n")
     assert a.sync.run().history
-    found = a.workspace.history.find(a.workspace.tip(), WorkspacePath("1.md"))
+    found = a.workspace.history.find(a.workspace.history.tip(), WorkspacePath("1.md"))
     assert found == blob_id(b"alike\n")
     b.sync.run()
     assert b.texts() == a.texts()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
     assert a.sync.run().requests == 2
 
 
@@ -718,7 +718,7 @@ def test_a_remote_file_that_cannot_exist_here_is_not_recorded_as_deleted(
         a.workspace.write("2.md", "told\n", by=CALLER, expect=version_of(b"2\n"))
     assert a.sync.run().history
     b.sync.run()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     assert b.texts()["2.md"] == "edited\n"
 
 

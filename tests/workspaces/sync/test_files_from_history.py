@@ -51,7 +51,7 @@ def assert_at_rest(a: Replica, b: Replica) -> None:
         report = one.sync.run()
         assert (report.pulled, report.pushed, report.merged) == ([], [], [])
     assert a.texts() == b.texts()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
 
 
 def test_sync_reads_many_changed_files_from_the_fetched_history(

@@ -51,7 +51,7 @@ def test_a_push_reads_each_file_once_through_the_read_cache(
     names = [f"{number}.md" for number in range(50)]
     for name in names:
         a.put(name, name)
-    a.workspace.commit_edits()
+    a.workspace.edits.commit()
     read = files_read(a, monkeypatch)
     assert sorted(a.sync.run().pushed) == sorted(names)
     assert sorted(read) == sorted(names)
@@ -66,20 +66,20 @@ def test_a_file_too_large_for_the_read_cache_is_read_and_checked_again(
     a.put("0.md", "12345")
     a.put("1.md", "678901")
     a.put("2.md", "abcde")
-    a.workspace.commit_edits()
+    a.workspace.edits.commit()
     read = files_read(a, monkeypatch)
-    settled = a.workspace.committed
+    settled = a.workspace.edits.committed
 
     def saved_meanwhile(found: Any) -> Any:
         if a.texts()["1.md"] == "678901":
             a.put("1.md", "changed")
         return settled(found)
 
-    monkeypatch.setattr(a.workspace, "committed", saved_meanwhile)
+    monkeypatch.setattr(a.workspace.edits, "committed", saved_meanwhile)
     report = a.sync.run()
     assert sorted(report.pushed) == ["0.md", "1.md", "2.md"]
     assert read.count("1.md") > read.count("0.md") == read.count("2.md")
-    assert a.workspace.pending() == []
+    assert a.workspace.edits.pending() == []
     b.sync.run()
     assert b.texts() == a.texts() == {"0.md": "12345", "1.md": "changed", "2.md": "abcde"}
 

@@ -69,7 +69,7 @@ def test_pushing_a_single_revision_takes_three_requests(a: Replica, prefix: Memo
     assert sorted(kinds[:2]) == ["bundle", "md"], "at the same time"
     assert kinds[2:] == ["json"]
     assert f"PUT {MEMORY}" in prefix.asked
-    assert head(prefix, a).tip == a.workspace.tip()
+    assert head(prefix, a).tip == a.workspace.history.tip()
     assert report.requests == 3
 
 
@@ -113,7 +113,7 @@ def test_a_full_sync_pushes_the_pack_and_the_files_in_parallel(
 
 
 def packed_ahead(of: Replica) -> None:
-    replication, tip = of.sync._history_sync._replication, of.workspace.tip()
+    replication, tip = of.sync._history_sync._replication, of.workspace.history.tip()
     assert replication is not None
     assert tip is not None
     replication.pack(tip)
@@ -226,7 +226,7 @@ def test_a_file_refused_by_the_store_is_not_reported_as_durable(
         for sync in (a.sync.push_dirty, a.sync.run, a.sync.push_dirty):
             durable = sync().durable
             assert durable.as_json() == {"files": "here", "history": "here"}
-            assert head(prefix, a).tip != a.workspace.tip()
+            assert head(prefix, a).tip != a.workspace.history.tip()
     assert a.sync.push_dirty().durable.as_json() == {"files": "s3", "history": "s3"}
 
 
@@ -260,7 +260,7 @@ def test_a_sync_stopped_by_mass_deletion_discards_the_fetched_history(
     with pytest.raises(MassDeletion):
         b.sync.run()
     assert not list(directory(b).glob("incoming-*"))
-    assert b.workspace.tip() != a.workspace.tip()
+    assert b.workspace.history.tip() != a.workspace.history.tip()
 
 
 def test_a_pulled_revision_keeps_its_author_and_trailers(a: Replica, b: Replica) -> None:
@@ -274,7 +274,7 @@ def test_a_pulled_revision_keeps_its_author_and_trailers(a: Replica, b: Replica)
     b.workspace.write(MEMORY, "- likes tea\n- and cake\n", by=CALLER)
     b.sync.run()
     a.sync.run()
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
     assert fsck(a) == fsck(b) == ""
 
 
@@ -290,14 +290,14 @@ def test_diverged_histories_are_joined_by_a_merge_revision(a: Replica, b: Replic
     b.sync.run()
     a.sync.run()
     (merge, *_) = a.workspace.log()
-    assert a.workspace.tip() == b.workspace.tip() == merge.id
+    assert a.workspace.history.tip() == b.workspace.history.tip() == merge.id
     assert merge.parents == tuple(sorted([mine, yours]))
     assert a.texts() == b.texts() == {MEMORY: "base\n", "a.md": "a\n", "b.md": "b\n"}
     assert {line.author for line in a.workspace.history.blame(WorkspacePath("a.md"))} == {
         AGENT.name
     }
-    assert not a.workspace.pending()
-    assert not b.workspace.pending()
+    assert not a.workspace.edits.pending()
+    assert not b.workspace.edits.pending()
 
 
 def test_a_revision_is_pushed_only_after_its_files(
@@ -305,7 +305,7 @@ def test_a_revision_is_pushed_only_after_its_files(
 ) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
-    first = a.workspace.tip()
+    first = a.workspace.history.tip()
     a.workspace.write(MEMORY, "two\n", by=AGENT)
     from workspaces.sync.report import SyncReport
 
@@ -322,13 +322,13 @@ def test_a_file_made_and_deleted_between_two_syncs_does_not_block_the_history(
     a.sync.run()
     a.put("passing.md", "here\n")
     a.put(MEMORY, "two\n")
-    a.workspace.commit_edits()
+    a.workspace.edits.commit()
     (a.root / "passing.md").unlink()
     a.put(MEMORY, "one\n")  # as both sides have it
     report = a.sync.run()
     assert report.history
     b.sync.run()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
     assert b.texts() == {MEMORY: "one\n"}
     assert len(b.workspace.log("passing.md")) == 2
 
@@ -343,8 +343,8 @@ def test_a_machine_with_equal_files_follows_the_history_without_a_new_revision(
     b.put(MEMORY, "one\n")
     b.put("notes/x.md", "x\n")
     b.sync.run()
-    assert b.workspace.tip() == a.workspace.tip()
-    assert not b.workspace.pending()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
+    assert not b.workspace.edits.pending()
 
 
 def test_a_new_machine_fetches_every_revision(
@@ -456,16 +456,16 @@ def test_a_damaged_pack_is_rebuilt_by_a_machine_that_has_its_revisions(
     assert report.unfollowed is not None
     assert not report.history
     assert b.texts() == a.texts(), "files go on"
-    assert [one.kind for one in b.workspace.problems()] == ["history"]
+    assert [one.kind for one in b.workspace.edits.problems()] == ["history"]
     with pytest.raises(Unavailable):
         b.workspaces.flush(b.workspace.record.id)
     assert a.sync.run(check=True).mended == [pack.name]
     assert b.sync.run().history
-    assert b.workspace.problems() == []
+    assert b.workspace.edits.problems() == []
     a.sync.run()
     c = machine("c")
     c.sync.run()
-    assert c.workspace.tip() == b.workspace.tip() == a.workspace.tip()
+    assert c.workspace.history.tip() == b.workspace.history.tip() == a.workspace.history.tip()
     assert fsck(c) == fsck(b) == ""
 
 
@@ -477,7 +477,7 @@ def test_a_deleted_history_head_is_written_again(
     packs(prefix, a).delete("head.json", expect=ANY)
     assert a.sync.run().history
     b.sync.run()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_an_unusable_history_head_is_reported_and_stays_unchanged(
 ) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
-    tip = a.workspace.tip()
+    tip = a.workspace.history.tip()
     packs(prefix, a).write("head.json", written, expect=ANY)
     a.put(MEMORY, "two\n")
     report = a.sync.run()
@@ -538,7 +538,7 @@ def test_an_unrelated_history_in_s3_is_merged_and_changes_no_file(
 ) -> None:
     a.workspace.write(MEMORY, "ours\n", by=AGENT)
     a.sync.run()
-    ours = a.workspace.tip()
+    ours = a.workspace.history.tip()
     stranger = Stranger(tmp_path / "stranger.git")
     tip = stranger.commit(stranger.tree(("100644", b"evil.md", stranger.file)))
     planted(prefix, a, stranger.bundle(tip), tip)
@@ -546,10 +546,10 @@ def test_an_unrelated_history_in_s3_is_merged_and_changes_no_file(
     assert report.history
     assert {ours, tip} <= {one.id for one in a.workspace.log()}
     assert a.texts() == {MEMORY: "ours\n"}, "a history writes no file"
-    assert head(prefix, a).tip == a.workspace.tip()
+    assert head(prefix, a).tip == a.workspace.history.tip()
     b.sync.run()
     assert b.texts() == a.texts()
-    assert b.workspace.tip() == a.workspace.tip()
+    assert b.workspace.history.tip() == a.workspace.history.tip()
     assert fsck(a) == ""
 
 
@@ -561,10 +561,10 @@ def test_an_outdated_history_head_removes_no_local_revision(
     old = packs(prefix, a).read("head.json").data
     a.put(MEMORY, "two\n")
     a.sync.run()
-    tip = a.workspace.tip()
+    tip = a.workspace.history.tip()
     packs(prefix, a).write("head.json", old, expect=ANY)
     assert a.sync.run().history
-    assert a.workspace.tip() == tip == head(prefix, a).tip
+    assert a.workspace.history.tip() == tip == head(prefix, a).tip
 
 
 def test_an_invalid_bundle_does_not_stop_the_sync_of_files(
@@ -572,7 +572,7 @@ def test_an_invalid_bundle_does_not_stop_the_sync_of_files(
 ) -> None:
     a.put(MEMORY, "one\n")
     a.sync.run()
-    tip = a.workspace.tip()
+    tip = a.workspace.history.tip()
     stranger = Stranger(tmp_path / "stranger.git")
     bad = stranger.commit(stranger.tree(("120000", b"a.md", stranger.file)))
     planted(prefix, a, stranger.bundle(bad), bad)
@@ -596,10 +596,10 @@ def test_a_missing_local_history_is_fetched_again_from_s3(
     shutil.rmtree(directory(a))
     again = machine("a")
     with pytest.raises(Unavailable, match="missing") as caught:
-        again.workspace.commit_edits()
+        again.workspace.edits.commit()
     assert "harness sync" in str(caught.value.remedy)
     assert not directory(a).exists()
-    assert [one.kind for one in again.workspace.problems()] == ["history"]
+    assert [one.kind for one in again.workspace.edits.problems()] == ["history"]
     again.put(MEMORY, "one\ntwo\n")
     assert again.sync.pull().history
     assert again.workspace.log()[1:] == before
@@ -621,9 +621,9 @@ def test_a_history_missing_here_and_in_s3_is_not_recreated_silently(
     assert again.texts() == {MEMORY: "one\n"}
     remedy = ["git", "init", "-q", "--bare", "--template=", "--initial-branch=main"]
     subprocess.run([*remedy, str(directory(a))], check=True, timeout=60)
-    again.workspace.commit_edits()
+    again.workspace.edits.commit()
     assert again.sync.run().history
-    assert head(prefix, again).tip == again.workspace.tip()
+    assert head(prefix, again).tip == again.workspace.history.tip()
 
 
 def test_a_missing_history_of_a_local_workspace_refuses_writes_with_a_remedy(
@@ -634,7 +634,7 @@ def test_a_missing_history_of_a_local_workspace_refuses_writes_with_a_remedy(
     again = open_workspaces().get("notes")
     assert again.read(MEMORY).text == "one\n"
     for write in (
-        lambda: again.commit_edits(),
+        lambda: again.edits.commit(),
         lambda: again.write(MEMORY, "two\n", by=CALLER),
         lambda: again.delete(MEMORY, by=CALLER, expect=version_of(b"one\n")),
     ):
@@ -676,13 +676,13 @@ def test_histories_of_three_machines_converge_after_random_changes(
     for one in machines * 3:
         one.sync.run()
     made |= {revision.id for one in machines for revision in one.workspace.log(limit=1000)}
-    tips = {one.workspace.tip() for one in machines}
+    tips = {one.workspace.history.tip() for one in machines}
     assert len(tips) == 1
     assert len({json.dumps(one.texts(), sort_keys=True) for one in machines}) == 1
     line = {revision.id for revision in machines[0].workspace.log(limit=1000)}
     assert made == line
     assert [fsck(one) for one in machines] == ["", "", ""]
-    assert not any(one.workspace.pending() for one in machines)
+    assert not any(one.workspace.edits.pending() for one in machines)
 
 
 def test_a_conditional_write_reports_durable_files_and_a_history_not_yet_durable(
@@ -704,7 +704,7 @@ def test_a_write_requests_a_flush_and_a_sync_does_not(tmp_path: Path) -> None:
     b.sync.run()
     assert len(heard) == 1
     b.put(MEMORY, "two\n")
-    b.workspace.commit_edits()
-    b.workspace.commit_edits()
+    b.workspace.edits.commit()
+    b.workspace.edits.commit()
     assert len(heard) == 2
     assert b.workspaces.flush(b.workspace.record.id)

@@ -78,7 +78,7 @@ def test_two_machines_have_the_same_files_locally_and_in_s3_after_sync(
     assert found["Metadata"]["version"] == version_of("notes/a.md\nwith ä\n".encode())
     client.close()
     assert a.sync.run().requests == b.sync.run().requests == 2
-    assert a.workspace.tip() == b.workspace.tip()
+    assert a.workspace.history.tip() == b.workspace.history.tip()
 
 
 def test_the_first_sync_of_a_machine_reads_many_files_from_the_fetched_history(
@@ -474,7 +474,7 @@ def kill(home: str, location: str, kills: int, seed: int) -> None:
                 "torn": sorted(lines - set(written))[:20],
                 "is_same": texts[0] == texts[1],
                 "aside": [one for m in machines for one in m.workspace._blobs.labels()],
-                "tips": [machine.workspace.tip() for machine in machines],
+                "tips": [machine.workspace.history.tip() for machine in machines],
                 "unreachable": sorted(seen - line),
             }
         )

@@ -27,7 +27,8 @@ from workspaces.sync.incoming import Incoming
 from workspaces.sync.reconcile import MergedVersions, PullDeletion, Push, SyncPlan
 from workspaces.tree import merge, safe_replace, scan
 from workspaces.tree.safe_replace import SafeReplace
-from workspaces.workspace.workspace import Workspace
+from workspaces.workspace.incoming_changes import IncomingChanges
+from workspaces.workspace.manual_edits import ManualEdits
 
 SOAK = bool(os.environ.get("SOAK"))
 SHARDS = 8
@@ -152,25 +153,30 @@ def token_taken_for_md5(patch: pytest.MonkeyPatch) -> None:
 
 
 def baseline_before_the_effect(patch: pytest.MonkeyPatch) -> None:
-    plain = Workspace.bring
+    plain = IncomingChanges.apply
 
-    def bring(self: Any, arrivals: Any, *, by: Any, theirs: Any = None) -> Any:
-        rows = self.remote._baseline
+    def apply(self: Any, arrivals: Any, *, by: Any, theirs: Any = None) -> Any:
+        remote = self._edits.remote
+        rows = remote._baseline
         for arrival in arrivals:
             try:
-                blob = self.remote._there.read(arrival.path)
+                blob = remote._there.read(arrival.path)
             except Exception:
                 continue
             agreed = SyncedFile(blob.version, blob_id(blob.data), blob.token)
             Baseline.take(rows, [BaselineChange(arrival.path, rows.find(arrival.path), agreed)])
         return plain(self, arrivals, by=by, theirs=theirs)
 
-    patch.setattr(Workspace, "bring", bring)
+    patch.setattr(IncomingChanges, "apply", apply)
 
 
 def unsettled(patch: pytest.MonkeyPatch) -> None:
     """What is pushed and replaced was never made a revision."""
-    patch.setattr(Workspace, "committed", lambda self, found: (set(found), self.tip()))
+
+    def committed(self: Any, expected: Any) -> Any:
+        return set(expected), self._history.tip()
+
+    patch.setattr(ManualEdits, "committed", committed)
 
 
 def agreed_without_a_word(patch: pytest.MonkeyPatch) -> None:
@@ -233,7 +239,7 @@ def followed_too_early(patch: pytest.MonkeyPatch) -> None:
         self: Any, actions: Any, fetched: Any, base: Any, report: Any, theirs: Any = None
     ) -> Any:
         if theirs is not None:
-            self._workspace.bring([], by=SYNC, theirs=theirs)
+            self._workspace.incoming.apply([], by=SYNC, theirs=theirs)
         return whole(self, actions, fetched, base, report)
 
     patch.setattr(Incoming, "put", put)

@@ -39,12 +39,12 @@ def test_editor_files_stay_in_the_tree_and_are_in_no_revision(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md", "# Memory\n", by=CALLER)
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     (root / ".MEMORY.md.swp").write_bytes(b"b0VIM 9.0")
     (root / "MEMORY.md~").write_text("# Memory\n")
     (root / ".#MEMORY.md").symlink_to("ann@laptop.4711:1795000000")
-    assert workspace.commit_edits() == tip
-    tree = workspace.scan()
+    assert workspace.edits.commit() == tip
+    tree = workspace.tree.scan()
     assert tree.scratch == [".#MEMORY.md", ".MEMORY.md.swp", "MEMORY.md~"]
     assert list(tree.files) == ["MEMORY.md"]
     assert tree.problems == []
@@ -55,12 +55,12 @@ def test_a_file_written_through_the_workspace_is_tracked_despite_an_editor_file_
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write("MEMORY.md~", "kept\n", by=CALLER)
-    tip = workspace.tip()
-    assert workspace.commit_edits() == tip  # not taken for deleted
+    tip = workspace.history.tip()
+    assert workspace.edits.commit() == tip  # not taken for deleted
     (root / "MEMORY.md~").write_text("kept, and changed by hand\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.log("MEMORY.md~")[0].author == "owner"
-    assert workspace.scan().scratch == []
+    assert workspace.tree.scan().scratch == []
 
 
 def test_an_editor_file_is_committed_before_a_write_replaces_the_file(

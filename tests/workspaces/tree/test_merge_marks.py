@@ -40,7 +40,7 @@ def two(tmp_path: Path) -> tuple[Replica, Replica]:
 
 
 def seams(machine: Replica) -> list[MergeMark]:
-    tip = machine.workspace.tip()
+    tip = machine.workspace.history.tip()
     assert tip is not None
     return marks_since(machine.workspace.history, tip, None)
 
@@ -117,7 +117,7 @@ def test_a_merge_without_the_remote_history_names_its_merge_marks_in_a_trailer(
     a.workspace.write("MEMORY.md", green, by=CALLER)
     both = b"- top\n- black tea\n- green tea\n- end\n"
     arrival = IncomingChange(MEMORY, both, version_of(green), beside=black, merge_summary="1 place")
-    a.workspace.bring([arrival], by=SYNC)
+    a.workspace.incoming.apply([arrival], by=SYNC)
     assert a.workspace.log(limit=1)[0].trailers["Merged"] == "MEMORY.md: 1 place"
     assert seams(a) == [MergeMark(MEMORY, seams(a)[0].revision, "1 place", seams(a)[0].pairs)]
     assert seams(a)[0].pairs == (Pair(("- green tea",), ("- black tea",)),)
@@ -158,10 +158,10 @@ def test_merge_marks_since_a_revision_are_only_the_newer_merge_marks(
         a.sync.run()
 
     clash("- 1a\n", "- 1b\n")
-    known, history = b.workspace.tip(), b.workspace.history
+    known, history = b.workspace.history.tip(), b.workspace.history
     b.workspace.write("notes/other.md", "x\n", by=CALLER)
     clash("- 2a\n", "- 2b\n")
-    tip = b.workspace.tip()
+    tip = b.workspace.history.tip()
     assert tip is not None
     since = marks_since(history, tip, known)
     assert [seam.path for seam in since] == [MEMORY]

@@ -193,7 +193,7 @@ def test_a_save_after_a_crash_wins_over_the_save_displaced_before_the_crash(
         a.workspace.write(MEMORY, MOOD.format("told"), by=CALLER, expect=seen)
     again = machine("a")
     again.put(MEMORY, MOOD.format("an hour later"))
-    again.workspace.commit_edits()
+    again.workspace.edits.commit()
     again.sync.run()
     assert again.texts() == {MEMORY: MOOD.format("an hour later") + "by hand\n"}
 
@@ -286,5 +286,5 @@ def test_a_displaced_hard_link_is_put_back_unread_and_listed_as_a_problem(
     at_the_next_exchange(a, monkeypatch, opened=linked)
     a.workspace.write(MEMORY, "one\ntold\n", by=CALLER, expect=version_of(b"one\n"))
     assert (a.root / MEMORY).samefile(secret)
-    assert [one.path for one in a.workspace.problems()] == [MEMORY]
+    assert [one.path for one in a.workspace.edits.problems()] == [MEMORY]
     assert a.workspace.find_version(MEMORY, version_of(secret.read_bytes())) is None

@@ -72,7 +72,7 @@ def test_a_failed_command_is_the_author_of_its_own_changes_only(
         shell(workspace, "echo half > a.md; exit 1", AGENT)
     assert workspace.log()[0].author == "helper"
     (root / "a.md").write_text("by hand\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.log()[0].author == "owner"
 
 
@@ -129,7 +129,7 @@ def test_the_changes_of_a_killed_command_belong_to_its_turn(
     assert set(killed.paths) == left
     assert (edit.author, edit.paths) == ("owner", ("by-hand.md",))
     assert first.author == "caller"
-    assert workspace.commit_edits() == last.id
+    assert workspace.edits.commit() == last.id
 
 
 def test_the_intent_of_a_killed_command_survives_a_killed_successor(
@@ -139,7 +139,7 @@ def test_the_intent_of_a_killed_command_survives_a_killed_successor(
     lock = WriterLock(home.lock(workspace.namespace))
     with pytest.raises(KeyboardInterrupt), lock.hold("a successor"):
         raise KeyboardInterrupt  # before it came to anything
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert [revision.author for revision in workspace.log()] == ["helper"]
 
 

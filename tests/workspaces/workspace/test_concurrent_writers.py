@@ -69,7 +69,7 @@ def storm(tmp_path_factory: pytest.TempPathFactory) -> Storm:
     assert [process.wait(timeout=SECONDS_MAX) for process in started] == [0] * len(started)
     (home / "enough").touch()
     assert editor.wait(timeout=SECONDS_MAX) == 0
-    workspace.commit_edits()
+    workspace.edits.commit()
     return told(workspace, said)
 
 

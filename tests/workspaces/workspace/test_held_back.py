@@ -63,13 +63,13 @@ def file(home: Home, workspace: Workspace) -> Path:
 
 
 def problems(workspace: Workspace) -> list[Problem]:
-    return [problem for problem in workspace.problems() if problem.kind == "forbidden"]
+    return [problem for problem in workspace.edits.problems() if problem.kind == "forbidden"]
 
 
 def test_an_api_refuses_the_text_and_names_the_line_and_the_rule(
     workspace: Workspace, rule_id: str
 ) -> None:
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     for write in (workspace.write, workspace.decided.write):
         with pytest.raises(ForbiddenText) as refused:
             write(PATH, BAD, by=CALLER)
@@ -77,21 +77,21 @@ def test_an_api_refuses_the_text_and_names_the_line_and_the_rule(
         assert "4711" not in f"{refused.value} {refused.value.remedy}"
     with pytest.raises(ForbiddenText):
         workspace.change([PATH], lambda _: {PATH: BAD.encode()}, by=CALLER)
-    assert workspace.read(PATH).text == GOOD and workspace.tip() == tip
+    assert workspace.read(PATH).text == GOOD and workspace.history.tip() == tip
 
 
 def test_a_file_on_the_disk_stays_and_its_last_kept_version_counts(
     workspace: Workspace, file: Path, rule_id: str
 ) -> None:
     file.write_text(BAD)
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert file.read_text() == BAD
     assert workspace.read(PATH).text == workspace.decided.read(PATH).text == GOOD
-    assert workspace.history.find(workspace.tip(), PATH) == blob_id(GOOD.encode())
+    assert workspace.history.find(workspace.history.tip(), PATH) == blob_id(GOOD.encode())
     (problem,) = problems(workspace)
     assert problem.path == PATH and f"line 4 ({rule_id})" in problem.detail
     assert "4711" not in problem.detail
-    assert workspace.pending() == []
+    assert workspace.edits.pending() == []
     assert [one.content for one in workspace.recall.find("tea")] == ["- tea is green"]
     assert workspace.recall.find("4711") == []
 
@@ -102,7 +102,7 @@ def test_an_api_writes_a_file_again_once_its_text_is_out(workspace: Workspace, f
         workspace.write(PATH, "else\n", by=CALLER)
     assert file.read_text() == BAD
     file.write_text(mended := BAD.replace("4711", "secret"))
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert problems(workspace) == []
     assert workspace.read(PATH).text == mended
     workspace.write(PATH, "else\n", by=CALLER)
@@ -113,10 +113,12 @@ def test_a_new_file_with_the_text_is_not_there_for_readers(
 ) -> None:
     new = WorkspacePath("new.md")
     (home.tree(workspace.namespace) / new).write_text(f"{SECRET}\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     with pytest.raises(NotFound):
         workspace.read(new)
-    assert new not in workspace.files() and new not in workspace.history.tree(workspace.tip())
+    assert new not in workspace.files() and new not in workspace.history.tree(
+        workspace.history.tip()
+    )
     assert [problem.path for problem in problems(workspace)] == [new]
 
 
@@ -148,9 +150,9 @@ def test_a_rule_of_another_process_counts_for_an_edit_that_was_seen_before(
     workspace.write(PATH, GOOD, by=CALLER)
     clock.advance(10)
     (home.tree(workspace.namespace) / PATH).write_text(BAD)
-    assert workspace.pending() == [PATH]
+    assert workspace.edits.pending() == [PATH]
     texts.records.forbid_texts([SECRET], by="ada")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.read(PATH).text == GOOD or problems(workspace)
     clock.advance(2)
     assert workspace.read(PATH).text == GOOD
@@ -170,12 +172,12 @@ def test_a_lifted_rule_refuses_nothing(opened: Opened, file: Path, rule_id: str)
     file.write_text(BAD)
     assert problems(workspace)
     texts.records.lift(rule_id, by="ada")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.read(PATH).text == BAD and problems(workspace) == []
 
 
 def test_a_file_that_is_no_text_is_held_back_too(workspace: Workspace, file: Path) -> None:
     file.write_bytes(b"\xff\xfe" + SECRET.encode("utf-16-le"))
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.read(PATH).text == GOOD
     assert len(problems(workspace)) == 1

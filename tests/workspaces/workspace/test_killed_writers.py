@@ -153,9 +153,9 @@ def after_a_kill(
     left = content(workspace)
     new = f"{number}\n"
     whole = {new, before.get("a.md"), None}
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     workspace.write("next.md", new, by=Author(NEXT, "n", "api"))
-    workspace.commit_edits()
+    workspace.edits.commit()
     newer = workspace.log(limit=6)
     since = newer[: next((n for n, one in enumerate(newer) if one.paths == ("end.md",)), 6)]
     authors = {path: one.author for one in reversed(since) for path in one.paths}
@@ -171,8 +171,8 @@ def after_a_kill(
         "by-hand.md is not the person's": authors.get("by-hand.md", PERSON) != PERSON,
         "the tree is not the newest revision": content(workspace)
         != {
-            name: workspace.read(name, view=workspace.tip() or "").text
-            for name in workspace.files(view=workspace.tip() or "")
+            name: workspace.read(name, view=workspace.history.tip() or "").text
+            for name in workspace.files(view=workspace.history.tip() or "")
             if name in {"a.md", "b.md"}
         },
     }

@@ -72,7 +72,7 @@ def test_an_edit_after_an_agent_write_lost_to_an_editor_belongs_to_the_person(
     with pytest.raises(Conflict):
         workspace.write("MEMORY.md", "two\n", by=AGENT, expect=seen)
     (root / "MEMORY.md").write_text("by hand, later\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert authors_of(workspace, "MEMORY.md") == ["owner", "owner", "helper"]
 
 
@@ -86,7 +86,7 @@ def test_an_edit_after_a_failed_agent_write_belongs_to_the_person(
     with pytest.raises(Unavailable):
         workspace.write("MEMORY.md", "agent\n", by=AGENT)
     (root / "MEMORY.md").write_text("by hand\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert authors_of(workspace, "MEMORY.md") == ["owner"]
 
 
@@ -100,7 +100,7 @@ def test_a_write_that_the_disk_did_not_confirm_belongs_to_its_writer(
     interrupted.before_write = fail_late
     with pytest.raises(Unavailable):
         workspace.write("MEMORY.md", "agent\n", by=AGENT)
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert authors_of(workspace, "MEMORY.md") == ["helper"]
 
 
@@ -111,7 +111,7 @@ def test_a_file_that_existed_before_a_refused_planting_belongs_to_the_person(
     with pytest.raises(AlreadyExists):
         workspace.plant({"a.md": b"planted", "b.md": b"planted"}, by=CALLER)
     assert not (root / "a.md").exists()
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert authors_of(workspace, "b.md") == ["owner"]
 
 
@@ -123,7 +123,7 @@ def test_a_swapped_file_of_a_killed_writer_does_not_block_the_next_write(
     leave_behind(home, workspace, Intent(AGENT, (workspace.read("notes/a.md").path,)))
     swap_for(trick, root / "notes/a.md", tmp_path)
     assert workspace.write("other.md", "x", by=CALLER).revision is not None
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert workspace.write("more.md", "x", by=CALLER).revision is not None
 
 
@@ -134,9 +134,9 @@ def test_a_swapped_file_does_not_prevent_committing_manual_edits_of_other_files(
     workspace.write("notes/a.md", "one\n", by=AGENT)
     (root / "by-hand.md").write_text("kept\n")
     swap_for(trick, root / "notes/a.md", tmp_path)
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     assert workspace.read("by-hand.md", view=tip or "").text == "kept\n"
-    assert workspace.commit_edits() == tip
+    assert workspace.edits.commit() == tip
 
 
 def swap_for(trick: str, file: Path, outside: Path) -> None:
@@ -168,9 +168,9 @@ def test_replacing_a_directory_by_a_file_is_committed_in_a_single_revision(
     (root / "notes/a.md").unlink()
     (root / "notes").rmdir()
     (root / "notes").write_text("a file now\n")
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     assert workspace.files(view=tip or "") == ["notes"]
-    assert workspace.commit_edits() == tip
+    assert workspace.edits.commit() == tip
 
 
 def test_replacing_a_file_by_a_directory_is_committed_in_a_single_revision(
@@ -180,9 +180,9 @@ def test_replacing_a_file_by_a_directory_is_committed_in_a_single_revision(
     (root / "notes").unlink()
     (root / "notes").mkdir()
     (root / "notes/a.md").write_text("one\n")
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     assert workspace.files(view=tip or "") == ["notes/a.md"]
-    assert workspace.commit_edits() == tip
+    assert workspace.edits.commit() == tip
 
 
 def test_an_intent_followed_by_leftover_bytes_in_the_lock_file_is_honoured(
@@ -192,7 +192,7 @@ def test_an_intent_followed_by_leftover_bytes_in_the_lock_file_is_honoured(
     with home.lock(workspace.namespace).open("a") as stream:
         stream.write('"paths": null}}')
     (root / "MEMORY.md").write_text("by the agent\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert authors_of(workspace, "MEMORY.md") == ["helper"]
 
 
@@ -220,7 +220,7 @@ def test_a_lone_surrogate_is_refused_before_anything_is_written(workspace: Works
     with pytest.raises(Refused) as caught:
         workspace.write("MEMORY.md", "cut \ud83d", by=AGENT)
     assert caught.value.field == "content"
-    assert workspace.tip() is None
+    assert workspace.history.tip() is None
 
 
 def test_a_file_renamed_by_hand_is_logged_under_both_names(
@@ -228,5 +228,5 @@ def test_a_file_renamed_by_hand_is_logged_under_both_names(
 ) -> None:
     workspace.write("old.md", "some text\n" * 20, by=AGENT)
     (root / "old.md").rename(root / "new.md")
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert set(workspace.log()[0].paths) == {"old.md", "new.md"}

@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 def settled(workspace: Workspace) -> Workspace:
     for path in (MEMORY, NOTE, "notes/deep/b.md", "TASKS.md"):
         workspace.write(path, "one\n", by=CALLER)
-    workspace.commit_edits()
+    workspace.edits.commit()
     return workspace
 
 
@@ -76,20 +76,20 @@ def test_a_file_changed_since_the_last_scan_is_committed_as_a_manual_edit(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
-    settled.commit_edits()
-    before = settled.commit_edits()
+    settled.edits.commit()
+    before = settled.edits.commit()
     change(root)
-    assert settled.commit_edits() != before
+    assert settled.edits.commit() != before
     assert settled.log()[0].trailers["Source"] == "edit"
-    assert settled.pending() == []
+    assert settled.edits.pending() == []
 
 
 def test_committing_edits_of_an_unchanged_tree_does_not_wait_for_the_writer_lock(
     settled: Workspace, home: Home
 ) -> None:
-    tip = settled.commit_edits()
+    tip = settled.edits.commit()
     with WriterLock(home.lock(settled.namespace)).hold("a command"):
-        assert settled.commit_edits(wait_s=0) == tip
+        assert settled.edits.commit(wait_s=0) == tip
 
 
 def test_a_manual_edit_hidden_by_an_equal_timestamp_of_a_young_file_is_committed(
@@ -97,12 +97,12 @@ def test_a_manual_edit_hidden_by_an_equal_timestamp_of_a_young_file_is_committed
 ) -> None:
     clock.advance(-LATER.total_seconds())
     workspace.write(NOTE, "one\n", by=CALLER)
-    workspace.commit_edits()
+    workspace.edits.commit()
     stats = dict(FileBlobs(root, root.parent).walk())
     (root / NOTE).write_text("two\n")
     monkeypatch.setattr(FileBlobs, "walk", lambda _: iter(stats.items()))  # as of a coarse clock
-    workspace.commit_edits()
-    found = workspace.history.find(workspace.tip(), WorkspacePath(NOTE))
+    workspace.edits.commit()
+    found = workspace.history.find(workspace.history.tip(), WorkspacePath(NOTE))
     assert found is not None
     assert workspace.history.read(found) == b"two\n"
 
@@ -111,25 +111,25 @@ def test_a_missing_history_is_not_reported_as_clean(settled: Workspace, home: Ho
     history = home.history(settled.namespace)
     history.rename(history.with_name("elsewhere"))
     with pytest.raises(Unavailable, match="missing"):
-        settled.commit_edits()
-    assert not settled.is_clean(MEMORY, "notes", [])
+        settled.edits.commit()
+    assert not settled.edits.is_clean(MEMORY, "notes", [])
 
 
 def test_a_missing_tree_is_not_reported_as_clean(settled: Workspace, root: Path) -> None:
-    settled.commit_edits()
+    settled.edits.commit()
     root.rename(root.with_name("elsewhere"))
     with pytest.raises(NotFound):
-        settled.commit_edits()
-    assert not settled.is_clean(MEMORY, "notes", [])
+        settled.edits.commit()
+    assert not settled.edits.is_clean(MEMORY, "notes", [])
 
 
 def test_read_only_permissions_are_repaired_although_no_byte_changed(
     settled: Workspace, root: Path
 ) -> None:
-    settled.commit_edits()
+    settled.edits.commit()
     (root / NOTE).chmod(0o444)
     (root / "notes/deep").chmod(0o500)
-    settled.commit_edits()
+    settled.edits.commit()
     if os.geteuid() == 0:
         assert (root / NOTE).stat().st_mode & 0o200
         assert (root / "notes/deep").stat().st_mode & 0o200
@@ -157,39 +157,39 @@ def test_the_clean_check_notices_manual_edits_in_the_given_file_and_directory(
     settled: Workspace, root: Path, change: Callable[[Path], None]
 ) -> None:
     touched(root, NOTE)
-    settled.commit_edits()
-    assert settled.is_clean(MEMORY, "notes", [NOTE])
+    settled.edits.commit()
+    assert settled.edits.is_clean(MEMORY, "notes", [NOTE])
     change(root)
-    assert not settled.is_clean(MEMORY, "notes", [NOTE])
-    settled.commit_edits()
-    settled.commit_edits()
-    assert settled.is_clean(MEMORY, "notes", [])
+    assert not settled.edits.is_clean(MEMORY, "notes", [NOTE])
+    settled.edits.commit()
+    settled.edits.commit()
+    assert settled.edits.is_clean(MEMORY, "notes", [])
 
 
 def test_the_clean_check_ignores_manual_edits_outside_the_given_paths(
     settled: Workspace, root: Path
 ) -> None:
-    settled.commit_edits()
+    settled.edits.commit()
     write_again(root)
-    assert settled.is_clean(MEMORY, "notes", [NOTE])
-    assert settled.pending() == ["TASKS.md"]
+    assert settled.edits.is_clean(MEMORY, "notes", [NOTE])
+    assert settled.edits.pending() == ["TASKS.md"]
 
 
 def test_a_scan_by_a_reader_does_not_make_a_manual_edit_clean(
     settled: Workspace, root: Path
 ) -> None:
-    settled.commit_edits()
+    settled.edits.commit()
     (root / NOTE).write_text("changed\n")
-    settled.scan()
-    assert settled.scan() is settled.scan()
-    assert not settled.is_clean(MEMORY, "notes", [NOTE])
+    settled.tree.scan()
+    assert settled.tree.scan() is settled.tree.scan()
+    assert not settled.edits.is_clean(MEMORY, "notes", [NOTE])
 
 
 def test_the_clean_check_notices_a_directory_created_later(
     workspace: Workspace, root: Path
 ) -> None:
     workspace.write(MEMORY, "one\n", by=CALLER)
-    workspace.commit_edits()
-    assert workspace.is_clean(MEMORY, "notes", [])
+    workspace.edits.commit()
+    assert workspace.edits.is_clean(MEMORY, "notes", [])
     (root / "notes").mkdir()
-    assert not workspace.is_clean(MEMORY, "notes", [])
+    assert not workspace.edits.is_clean(MEMORY, "notes", [])

@@ -67,13 +67,13 @@ def now(workspace: Workspace, path: WorkspacePath) -> bytes:
 def test_a_model_s_write_is_put_back_and_makes_no_revision(
     workspace: Workspace, source: str
 ) -> None:
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     by = Author("helper", "agent_1", source)  # pyright: ignore[reportArgumentType]
     written = workspace.write(SEALED, b"changed\n", by=by)
     assert written.put_back == PutBack(SEALED, b"as decided\n", "the whole file")
     assert written.revision is None
     assert now(workspace, SEALED) == b"as decided\n"
-    assert workspace.tip() == tip
+    assert workspace.history.tip() == tip
 
 
 @pytest.mark.parametrize("source", ["api", "edit"])
@@ -104,18 +104,18 @@ def test_a_command_s_changes_are_put_back_in_the_files(workspace: Workspace) -> 
     assert not (root / "sealed/new.md").exists()
     assert (root / OPEN).read_bytes() == b"kept\n"
     assert (root / "other.md").read_bytes() == b"\n"
-    assert workspace.pending() == []
+    assert workspace.edits.pending() == []
     assert set(workspace.log(limit=1)[0].paths) == {OPEN, "other.md"}
     assert command.after.files[SEALED].version == workspace.read(SEALED).version
 
 
 def test_a_command_that_only_did_what_is_put_back_makes_no_revision(workspace: Workspace) -> None:
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     with workspace.command(AGENT) as command:
         (workspace.root / SEALED).unlink()
     assert now(workspace, SEALED) == b"as decided\n"
-    assert (command.revision, workspace.tip()) == (None, tip)
-    assert workspace.pending() == []
+    assert (command.revision, workspace.history.tip()) == (None, tip)
+    assert workspace.edits.pending() == []
 
 
 def test_a_dead_command_s_changes_are_put_back_by_the_next_writer(
@@ -143,12 +143,12 @@ def test_a_put_back_write_still_checks_its_condition(workspace: Workspace) -> No
 
 
 def test_a_new_file_is_put_back_to_none_unless_its_writer_may_make_it(workspace: Workspace) -> None:
-    new, tip = WorkspacePath("sealed/new.md"), workspace.tip()
+    new, tip = WorkspacePath("sealed/new.md"), workspace.history.tip()
     written = workspace.write(new, b"mine\n", by=AGENT)
     assert (written.version, written.revision) == (None, None)
     workspace.change([new], lambda _: {new: b"mine\n"}, by=AGENT)
     assert not (workspace.root / new).exists()
-    assert workspace.tip() == tip
+    assert workspace.history.tip() == tip
     workspace.write(new, b"sealed\n", by=AGENT.saying("Sealer", new))
     assert now(workspace, new) == b"sealed\n"
 
@@ -157,7 +157,7 @@ def test_a_persons_change_of_what_counts_in_its_first_revision_is_a_problem(
     workspace: Workspace,
 ) -> None:
     def edited() -> list[str]:
-        return [one.path for one in workspace.problems() if one.kind == "edited"]
+        return [one.path for one in workspace.edits.problems() if one.kind == "edited"]
 
     workspace.write(OPEN, b"one\n", by=CALLER)
     workspace.write(OPEN, b"two\n", by=CALLER)
@@ -165,7 +165,7 @@ def test_a_persons_change_of_what_counts_in_its_first_revision_is_a_problem(
     (workspace.root / SEALED).write_bytes(b"changed by hand\n")
     (workspace.root / "sealed/draft.md").write_bytes(b"in no revision yet\n")
     assert edited() == [SEALED]
-    workspace.commit_edits()
+    workspace.edits.commit()
     assert edited() == [SEALED]
     workspace.write(SEALED, b"as decided\n", by=CALLER)
     assert edited() == []  # it says again what counts

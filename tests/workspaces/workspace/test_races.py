@@ -45,7 +45,7 @@ def test_an_editor_save_between_the_precondition_check_and_the_rename_is_not_los
     raced.saved = "by hand\n"
     with pytest.raises(Conflict):
         workspace.write("a.md", "two\n", by=AGENT, expect=seen)
-    workspace.commit_edits()
+    workspace.edits.commit()
     texts = [workspace.read("a.md", view=revision.id).text for revision in workspace.log("a.md")]
     assert "by hand\n" in texts
 
@@ -139,9 +139,9 @@ def test_a_case_twin_made_by_hand_does_not_replace_the_file_in_the_history(
     workspace.write("memory.md", "one\n", by=AGENT)
     (root / "MEMORY.md").write_text("the twin\n")
     (root / "memory.md").write_text("one\nby hand\n")
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     assert workspace.read("memory.md", view=tip or "").text == "one\nby hand\n"
-    assert [problem.path for problem in workspace.scan().problems] == ["MEMORY.md"]
+    assert [problem.path for problem in workspace.tree.scan().problems] == ["MEMORY.md"]
 
 
 def test_files_beyond_the_quota_do_not_replace_a_file_in_the_history(
@@ -152,7 +152,7 @@ def test_files_beyond_the_quota_do_not_replace_a_file_in_the_history(
     for name in "abc":
         (workspace.root / f"{name}.md").write_text("flood\n")
     (workspace.root / "z.md").write_text("one\nby hand\n")
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     assert workspace.read("z.md", view=tip or "").text == "one\nby hand\n"
     assert workspace.files() == ["a.md", "b.md", "z.md"]
-    assert [problem.path for problem in workspace.scan().problems] == ["c.md"]
+    assert [problem.path for problem in workspace.tree.scan().problems] == ["c.md"]

@@ -205,7 +205,7 @@ def test_the_watch_commits_nothing_while_the_writer_lock_is_held(
         (root / "a.md").write_text("by hand\n")
         watched.watch.mark(workspace.namespace)
         watched.after(QUIET_S)
-        assert workspace.tip() is None
+        assert workspace.history.tip() is None
     watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("a.md",))]
 
@@ -253,7 +253,7 @@ def test_a_manual_edit_without_a_notification_is_found_by_the_next_scan(
     watched.quiet()
     (root / "a.md").write_text("a")
     watched.after(SCAN_S / 2)
-    assert workspace.tip() is None
+    assert workspace.history.tip() is None
     watched.after(SCAN_S / 2)
     watched.after(QUIET_S)
     assert told(workspace) == [("owner", ("a.md",))]
@@ -310,12 +310,12 @@ def test_the_history_matches_the_tree_despite_lost_notifications_and_busy_writer
         watched.after(chance.choice((0.01, QUIET_S)))
     watched.after(SCAN_S)
     watched.after(QUIET_S)
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     kept = {
         name: workspace.read(name, view=tip or "").text for name in workspace.files(view=tip or "")
     }
     assert kept == {name: (root / name).read_text() for name in names if (root / name).exists()}
-    assert workspace.commit_edits() == tip
+    assert workspace.edits.commit() == tip
     assert {author for author, _ in told(workspace)} == {"owner", "caller"}
 
 

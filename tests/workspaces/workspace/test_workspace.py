@@ -31,7 +31,7 @@ def test_a_write_creates_a_plain_file_and_a_revision(workspace: Workspace, root:
     written = workspace.write("notes/a.md", "hello\n", by=CALLER)
     assert (root / "notes/a.md").read_text() == "hello\n"
     assert written.version == version_of(b"hello\n")
-    assert written.revision == workspace.tip()
+    assert written.revision == workspace.history.tip()
     assert workspace.read("notes/a.md").text == "hello\n"
     assert authors(workspace) == ["caller"]
 
@@ -108,12 +108,12 @@ def test_commit_edits_finds_files_created_changed_and_removed_by_hand(
     (root / "keep.md").write_text("changed")
     (root / "notes").mkdir()
     (root / "notes/new.md").write_text("new")
-    tip = workspace.commit_edits()
+    tip = workspace.edits.commit()
     newest = workspace.log()[0]
     assert newest.id == tip
     assert newest.author == "owner"
     assert set(newest.paths) == {"gone.md", "keep.md", "notes/new.md"}
-    assert workspace.commit_edits() == tip
+    assert workspace.edits.commit() == tip
 
 
 def test_files_that_cannot_be_tracked_are_listed_as_problems_and_left_alone(
@@ -125,8 +125,8 @@ def test_files_that_cannot_be_tracked_are_listed_as_problems_and_left_alone(
     (root / "link.md").symlink_to("/etc/passwd")
     (root / ".git").mkdir()
     (root / ".git/config").write_text("[core]")
-    workspace.commit_edits()
-    problems = {problem.path: problem.kind for problem in workspace.scan().problems}
+    workspace.edits.commit()
+    problems = {problem.path: problem.kind for problem in workspace.tree.scan().problems}
     assert problems == {
         "bad:name.md": "bad_name",
         "memory.md": "twin",
@@ -134,7 +134,7 @@ def test_files_that_cannot_be_tracked_are_listed_as_problems_and_left_alone(
         ".git/config": "bad_name",
     }
     assert workspace.files() == ["MEMORY.md"]
-    assert workspace.files(view=workspace.tip() or "") == ["MEMORY.md"]
+    assert workspace.files(view=workspace.history.tip() or "") == ["MEMORY.md"]
     assert (root / "bad:name.md").read_text() == "kept on disk"
 
 
@@ -192,7 +192,7 @@ def test_a_crash_between_file_and_revision_is_attributed_to_the_writer(
     home.lock(workspace.namespace).write_text(json.dumps(note))
     (root / "MEMORY.md").write_text("one\nby the agent\n")
     (root / "TASKS.md").write_text("by hand\n")
-    workspace.commit_edits()
+    workspace.edits.commit()
     by_author = {revision.author: revision for revision in workspace.log()}
     assert by_author["helper"].paths == ("MEMORY.md",)
     assert by_author["helper"].trailers["Turn"] == "t1"

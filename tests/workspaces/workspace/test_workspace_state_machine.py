@@ -150,7 +150,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(side=sides)
     def settle(self, side: int) -> None:
-        self.sides[side].commit_edits()
+        self.sides[side].edits.commit()
         self.locked()
         self.record(PERSON, None)
         assert self.recorded == self.tree
@@ -173,7 +173,7 @@ class Machine(RuleBasedStateMachine):
             if self.tree.get(path) != text:
                 self.tree[path] = text
                 self.record(by, (path,))
-                assert written.revision == self.sides[side].tip()
+                assert written.revision == self.sides[side].history.tip()
             else:
                 assert written.revision is None
 
@@ -216,7 +216,7 @@ class Machine(RuleBasedStateMachine):
         self.left = (by, names)
 
     def locked_by_settling_first(self, path: str, everywhere: bool) -> None:
-        self.sides[0].commit_edits()
+        self.sides[0].edits.commit()
         self.locked()
         self.record(PERSON, None)
 
@@ -252,7 +252,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_newest_revision_is_the_models(self) -> None:
         side = self.sides[0]
-        tip = side.tip()
+        tip = side.history.tip()
         assert (tip is None) == (not self.revisions)
         if tip is not None:
             assert {n: side.read(n, view=tip).text for n in side.files(view=tip)} == self.recorded
@@ -324,7 +324,7 @@ def unfinished(patch: pytest.MonkeyPatch) -> None:
 
     @contextmanager
     def command(self: Any, by: Author) -> Generator[Any]:
-        with self._edits.hold(by):
+        with self.edits.hold(by):
             yield None
 
     patch.setattr(Workspace, "command", command)

@@ -46,7 +46,7 @@ def view_at(workspace: Workspace, at: str) -> View:
 
 def _recall_at(arguments: RecallAtArguments, call: McpCall) -> RecallOutput:
     workspace = call.caller.workspace(arguments.workspace)
-    workspace.commit_edits()
+    workspace.edits.commit()
     view = view_at(workspace, arguments.at)
     places = [(workspace.record.name, workspace)]
     hits = recall(places, arguments.query, limit=arguments.limit, view=view)

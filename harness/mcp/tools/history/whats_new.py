@@ -47,7 +47,7 @@ PATHS_MAX = 20
 
 def _whats_new(arguments: WhatsNewArguments, call: McpCall) -> WhatsNewOutput:
     workspace = call.caller.workspace(arguments.workspace)
-    workspace.commit_edits()
+    workspace.edits.commit()
     revisions = _since(workspace, arguments.since)
     asked = fitting([_shown(one) for one in revisions[: arguments.limit]])
     kept = revisions[: len(asked)]

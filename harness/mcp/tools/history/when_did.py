@@ -40,7 +40,7 @@ def _when_did(arguments: WhenDidArguments, call: McpCall) -> WhenDidOutput:
     if not words or b"\0" in as_bytes(arguments.words):
         raise Refused("words", arguments.words, "must be words of a text")
     workspace = call.caller.workspace(arguments.workspace)
-    workspace.commit_edits()
+    workspace.edits.commit()
     rare = max(words, key=len)
     # git knows upper and lower case of ASCII alone; with another word everything is read
     changes = workspace.history.changes(

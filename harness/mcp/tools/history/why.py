@@ -49,7 +49,7 @@ class WhyOutput(ToolOutput):
 def _why(arguments: WhyArguments, call: McpCall) -> WhyOutput:
     workspace = call.caller.workspace(arguments.workspace)
     path = path_of(arguments.path)
-    workspace.commit_edits()
+    workspace.edits.commit()
     line = _line(arguments, workspace.history.blame(path))
     revision = workspace.history.log(start=line.revision, limit=1)[0]
     reasons = TurnReasons(lambda: call.caller.services.conversations)

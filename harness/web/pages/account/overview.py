@@ -157,9 +157,9 @@ def _line(
 
 
 def _read_line(workspace: Workspace, attention: list[Attention]) -> WorkspaceLine:
-    record, tree = workspace.record, workspace.glance()
-    attention += _problems(record, workspace.problems(tree))
-    tip = workspace.tip()
+    record, tree = workspace.record, workspace.tree.glance()
+    attention += _problems(record, workspace.edits.problems(tree))
+    tip = workspace.history.tip()
     newest = workspace.history.commit(tip) if tip else None
     return WorkspaceLine(
         record,

@@ -125,7 +125,7 @@ def _page(
     line: int = 1,
     view: str = HEAD,
 ) -> Response:
-    tree = place.glance()
+    tree = place.tree.glance()
     sizes = {str(one): state.size for one, state in tree.files.items() if not is_conflict(one)}
     chosen = path or (FIRST_SHOWN if FIRST_SHOWN in sizes else "")
     is_of_folder = view == HEAD and is_folder(sizes, chosen)
@@ -133,7 +133,7 @@ def _page(
     if file is None and path and not is_of_folder:
         raise NotFound("file", path)
     state = tree.files.get(WorkspacePath(chosen)) if file is not None and view == HEAD else None
-    recorded = place.history.find(place.tip(), WorkspacePath(chosen)) if state else None
+    recorded = place.history.find(place.history.tip(), WorkspacePath(chosen)) if state else None
     return shown(
         request,
         "files.html",

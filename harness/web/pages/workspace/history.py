@@ -210,6 +210,6 @@ def _as_line(line: str) -> Span:
 def _commit_edits(place: Workspace) -> None:
     """Commit edits by hand, so that they are in the list. A busy workspace shows them later."""
     try:
-        place.commit_edits()
+        place.edits.commit()
     except WorkspaceBusy:
         return

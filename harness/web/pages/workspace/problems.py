@@ -51,8 +51,8 @@ class ConflictPair:
 
 @router.get("/problems", response_model=None)
 def problems_page(request: Request, caller: Caller, place: CallerWorkspace) -> Response:
-    tree = place.scan()
-    problems = place.problems(tree)
+    tree = place.tree.scan()
+    problems = place.edits.problems(tree)
     copies = [one for one in problems if one.kind == "conflict"]
     others = [one for one in problems if one.kind != "conflict"]
     merges = [

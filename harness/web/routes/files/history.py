@@ -319,7 +319,7 @@ def problems(place: CallerWorkspace) -> Json:
     The kind `clock` is the newest revision, if its time is more than a day in the future. The kind `edited`
     is a decision that was changed by hand: its first revision still counts.
     """
-    return Json(whole("problems", map(problem_document, place.problems())))
+    return Json(whole("problems", map(problem_document, place.edits.problems())))
 
 
 def _log_place(cursor: str | None, place: Workspace) -> tuple[View, int]:
@@ -328,7 +328,7 @@ def _log_place(cursor: str | None, place: Workspace) -> tuple[View, int]:
     Raises: Refused for a cursor that no page has named.
     """
     if cursor is None:
-        return place.tip() or HEAD, 0
+        return place.history.tip() or HEAD, 0
     newest, _, skip = cursor.partition(".")
     if not (newest and skip.isascii() and skip.isdigit() and len(skip) < 10):
         raise Refused("cursor", cursor, "is not the nextCursor of a page of this log")
@@ -338,7 +338,7 @@ def _log_place(cursor: str | None, place: Workspace) -> tuple[View, int]:
 def _commit_edits(place: Workspace) -> dict[str, str]:
     """Commit edits by hand. Return a header that says so if the workspace is busy."""
     try:
-        place.commit_edits()
+        place.edits.commit()
     except WorkspaceBusy:
         return {"X-Harness-Note": "uncommitted edits by hand are missing: the workspace is busy"}
     except Unavailable as failure:  # the disk is full, for example

@@ -247,7 +247,7 @@ def test_a_manual_edit_while_the_server_runs_becomes_a_revision(terminal: Termin
     with served(terminal) as up:
         with Harness.open(terminal.home) as harness:
             notes = harness.workspaces.get("notes")
-        before = notes.tip()
+        before = notes.history.tip()
         (notes.root / "TASKS.md").write_text("- [ ] secret plans\n")
         assert up.process.stderr is not None
         for line in up.process.stderr:
@@ -255,7 +255,7 @@ def test_a_manual_edit_while_the_server_runs_becomes_a_revision(terminal: Termin
                 break
         assert "secret" not in line
         revision = json.loads(line)["revision"]
-        assert revision == notes.tip() != before
+        assert revision == notes.history.tip() != before
         assert notes.log(limit=1)[0].trailers["Source"] == "edit"
         assert up.ended()[0] == 0
 

@@ -58,7 +58,7 @@ def workspace(harness: Harness) -> Workspace:
     for number, path in enumerate(FILES):
         os.utime(made.root / path, (1_700_000_000 + number,) * 2)
     os.utime(made.root / "TASKS.md", (1_600_000_000,) * 2)
-    made.commit_edits()
+    made.edits.commit()
     return made
 
 

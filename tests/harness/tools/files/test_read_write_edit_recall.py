@@ -125,7 +125,7 @@ def test_write_makes_a_file_and_a_revision_of_the_agent(
     )
     assert notes.read("notes/a.md").text == "one\ntwo\n"
     assert notes.log()[0].author == "helper"
-    assert [change.revision for change in desk.changes] == [notes.tip()]
+    assert [change.revision for change in desk.changes] == [notes.history.tip()]
 
 
 def test_write_over_an_unread_file_is_refused(call: Call, notes: Workspace) -> None:

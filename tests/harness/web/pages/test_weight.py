@@ -34,7 +34,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Works
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(f"# Note {number}\n\n" + "- a line of some words\n" * 20)
         (files.root / "MEMORY.md").write_text("- a fact of some words, and more\n" * 3_000)
-        files.commit_edits()
+        files.edits.commit()
         grow(site, files)
         quota = {"config": {"quota": {"files": ROWS + 100}}}
         rows = rooms.workspaces.create("rows", config=quota["config"])
@@ -43,14 +43,14 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Works
             key = f"key.{number:05}"
             fact = f"---\nkey: {key}\n---\n\nThe value of row {number}, in a few words.\n"
             (rows.root / canonical_path(key)).write_text(fact)
-        rows.commit_edits()
+        rows.edits.commit()
         yield site, files, rows
 
 
 def grow(site: Site, workspace: Workspace) -> None:
     """Add many revisions of one file, as git writes them: by one process."""
     directory = site.harness.settings.home.history(workspace.namespace)
-    tip = workspace.tip()
+    tip = workspace.history.tip()
     branch = subprocess.run(
         ["git", "--git-dir", str(directory), "symbolic-ref", "HEAD"],
         capture_output=True,

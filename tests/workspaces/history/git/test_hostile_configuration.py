@@ -146,7 +146,7 @@ def everything(workspace: Workspace) -> None:
     """Every operation that reads or writes a history."""
     first = workspace.write(FILE, "one\ntwo\n", by=AGENT).revision
     (workspace.root / "by-hand.md").write_text("by hand\n")
-    assert workspace.commit_edits()
+    assert workspace.edits.commit()
     second = workspace.write(FILE, "one\n2\n", by=AGENT).revision
     assert first
     assert second
@@ -220,8 +220,8 @@ def test_a_linked_memory_file_is_neither_read_nor_written_nor_committed(
     secret = tmp_path / "secret"
     secret.write_text("secret\n")
     (root / FILE).symlink_to(secret)
-    workspace.commit_edits()
-    assert workspace.tip() is None
+    workspace.edits.commit()
+    assert workspace.history.tip() is None
     with pytest.raises(Refused):
         workspace.write(FILE, "x", by=CALLER)
     (root / FILE).unlink()

@@ -119,15 +119,15 @@ def test_packing_removes_unreachable_objects_only_after_a_day(
 def test_a_workspace_needs_packing_after_many_loose_objects(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not workspace.needs_packing
+    assert not workspace.history.needs_packing
     monkeypatch.setattr(repack, "LOOSE_OBJECTS_MAX", 100)
     for number in range(60):
         workspace.write("MEMORY.md", f"{number}\n", by=CALLER)
-    assert workspace.needs_packing
+    assert workspace.history.needs_packing
     workspace.tidy()
-    assert not workspace.needs_packing
+    assert not workspace.history.needs_packing
     assert len(workspace.log(limit=100)) == 60
-    assert workspace.write("MEMORY.md", "and on\n", by=CALLER).revision == workspace.tip()
+    assert workspace.write("MEMORY.md", "and on\n", by=CALLER).revision == workspace.history.tip()
 
 
 def test_a_damaged_object_is_named_in_the_error(history: History, directory: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_decision_changed_by_hand_is_kept_and_needs_a_look(site: Site) -> None
     decision.parent.mkdir()
     for text in ("decided\n", "changed\n"):
         decision.write_text(text)
-        workspace.commit_edits()
+        workspace.edits.commit()
     page = visitor(site).get("/")
     assert "1 thing needs a look" in page
     assert "not kept" not in page

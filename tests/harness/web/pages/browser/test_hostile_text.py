@@ -104,7 +104,7 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
     harness.run(whole, agent=agent, conversation=NAMES[5])
     conversation = rooms.conversations.list(agent.id)[0]
     turn = harness.explain(conversation).turns()[0]
-    revision = place.tip()
+    revision = place.history.tip()
     run, look = examined(stage, agent.id)
     for block_type in BLOCK_TYPES:
         text = whole.replace("\n", " ")[:3900]

@@ -27,7 +27,7 @@ def test_a_file_shows_who_wrote_each_line(ada: Visitor, notes: Workspace) -> Non
     page = ada.get(f"/w/{notes.record.id}/files/notes/tea.md")
     assert page.count('class="by') == 4
     assert page.count("not in the history yet") == 1
-    revision = notes.tip()
+    revision = notes.history.tip()
     assert revision is not None
     assert f"/history/{revision[:12]}" in page
 
