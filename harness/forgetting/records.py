@@ -35,8 +35,6 @@ from workspaces.storage.records import (
     Key,
     Put,
     RecordStore,
-    fits,
-    json_of,
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -289,12 +287,10 @@ class RecordRedaction:
 
     def _fitting(self, put: Put, partition: RecordPartition) -> Put:
         """Return the change with its value in the blob store, if marks have made it too large."""
-        text = json_of(put.key, put.value)
-        if fits(text) or partition.subject is None:
+        if partition.subject is None:
             return put
         name = f"{put.key.sort.replace(':', '-')}-forgotten-{secrets.token_hex(8)}"
-        value = LargeValues(ConversationId(partition.subject), self.large).keep(name, text)
-        return Put(put.key, value, put.expect, put.expires_at)
+        return LargeValues(ConversationId(partition.subject), self.large).fitting(put, name)
 
     def _is_marked(self, value: JsonObject) -> bool:
         return self._mark_in(value) is not None

@@ -27,6 +27,7 @@ from harness.context.receipt import (
 from harness.context.snapshot import ShownState, Snapshot, snapshot_of
 from harness.prompts.prompt_request import PromptRequest
 from harness.transcripts.large_values import LargeValues
+from workspaces.conditions import ABSENT
 from workspaces.errors import NotFound
 from workspaces.ids import ConversationId, TurnId
 from workspaces.storage.blobs import BlobStore
@@ -183,7 +184,7 @@ class PromptLog:
 
     def _put(self, sort: str, value: JsonObject, writer: str) -> Put:
         name = f"{sort.replace(':', '-')}-{writer}"
-        return self._large_values.put(Key(self._partition, sort), value, name)
+        return self._large_values.fitting(Put(Key(self._partition, sort), value, ABSENT), name)
 
 
 def _digits(number: int) -> str:

@@ -134,9 +134,8 @@ class RunRecords:
 
     def put(self, run: Run) -> Put:
         """Return the change that stores the run in its present state."""
-        name = f"run-{secrets.token_hex(8)}"
-        put = self._values(run.id).put(self._key(run.id), run.stored(), name)
-        return replace(put, expect=run.counter)
+        put = Put(self._key(run.id), run.stored(), run.counter)
+        return self._values(run.id).fitting(put, f"run-{secrets.token_hex(8)}")
 
     def left(self, run: Run) -> tuple[RecordChange, ...]:
         """Return the changes that take a run out of the active ones, and start the next one."""

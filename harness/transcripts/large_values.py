@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 
-from workspaces.conditions import ABSENT, ANY
+from workspaces.conditions import ANY
 from workspaces.errors import Busy
 from workspaces.ids import ConversationId
 from workspaces.storage.blobs import BlobStore
-from workspaces.storage.records import JsonObject, Key, Put, fits, json_of
+from workspaces.storage.records import JsonObject, Put, fits, json_of
 
 
 class LargeValues:
@@ -25,12 +26,12 @@ class LargeValues:
         self._conversation_id = conversation_id
         self._blobs = blobs
 
-    def put(self, key: Key, value: JsonObject, name: str) -> Put:
-        """Return a new record. A value that is too large goes to the blob store under this name."""
-        text = json_of(key, value)
+    def fitting(self, put: Put, name: str) -> Put:
+        """Return the change. A value that is too large goes to the blob store under this name."""
+        text = json_of(put.key, put.value)
         if fits(text):
-            return Put(key, value, expect=ABSENT, text=text)
-        return Put(key, self.keep(name, text), expect=ABSENT)
+            return replace(put, text=text)
+        return replace(put, value=self.keep(name, text))
 
     def keep(self, name: str, text: str) -> JsonObject:
         """Write the text to the blob store, and return the reference to put into the record."""

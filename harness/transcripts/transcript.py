@@ -29,6 +29,7 @@ from harness.messages.pending_call import RequiredAnswer, required_answer_of
 from harness.tools.tool_context import SeenVersions, ToolRevision, tool_revision_of
 from harness.transcripts.large_values import LargeValues
 from harness.transcripts.session import Session, new_session, session_of
+from workspaces.conditions import ABSENT
 from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Conflict, Failure, LeaseLost, NotFound
 from workspaces.ids import ConversationId, TurnId
@@ -349,9 +350,8 @@ class Transcript:
 
     def _put(self, entry: Entry, writer: str) -> Put:
         sort = _sort(entry.number)
-        return self._large_values.put(
-            Key(self._partition, sort), entry.as_json(), f"{sort}-{writer}"
-        )
+        put = Put(Key(self._partition, sort), entry.as_json(), ABSENT)
+        return self._large_values.fitting(put, f"{sort}-{writer}")
 
     def _entry(self, item: Item) -> Entry:
         return entry_of(int(item.key.sort), self._large_values.value(item.value))

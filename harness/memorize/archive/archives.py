@@ -315,12 +315,10 @@ class Archives:
             "metadata": citation.metadata,
             "at": citation.at,
         }
-        put = values.put(key, value, f"{citation.fact_id}-{secrets.token_hex(8)}")
+        put = Put(key, value, ABSENT if before is None else before.counter)
+        put = values.fitting(put, f"{citation.fact_id}-{secrets.token_hex(8)}")
         try:
-            counter, _ = self._records.write(
-                _put(self._partition, archive),
-                replace(put, expect=ABSENT if before is None else before.counter),
-            )
+            counter, _ = self._records.write(_put(self._partition, archive), put)
         except Conflict:
             values.forget(put.value)
             raise
