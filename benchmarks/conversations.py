@@ -265,7 +265,6 @@ def place(directory: Path) -> Place:
     inbox = EventQueue(
         owner,
         records,
-        large,
         CLOCK,
         conversations=conversations,
         claims=claims,

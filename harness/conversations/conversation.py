@@ -22,6 +22,7 @@ from datetime import timedelta
 from itertools import islice
 
 from harness.billing.ledger import conversation_rows
+from harness.conversations.queue_state import QueueState, is_idle, queue_partition
 from harness.jobs.job import Job, Jobs
 from harness.messages.event import full_key
 from harness.messages.message import ToolResult
@@ -136,10 +137,6 @@ def conversation_key(account_id: AccountId, conversation_id: str) -> Key:
     return Key(f"account:{account_id}", f"conversation:{conversation_id}")
 
 
-def queue_partition(conversation_id: ConversationId) -> str:
-    return f"inbox:{conversation_id}"
-
-
 def learning_key(subject: str) -> Key:
     """Return the key of the record of how far background passes have read a conversation or a chain."""
     return Key(f"learning:{subject}", "state")
@@ -239,6 +236,10 @@ class Conversations:
     ) -> Transcript:
         return Transcript(conversation.id, self._records, self._large, on_append=on_append)
 
+    def queue(self, conversation: Conversation) -> QueueState:
+        """Return the queue of one conversation, to read it."""
+        return QueueState(conversation.id, self._records, self._large)
+
     def prompt_log(self, conversation: Conversation) -> PromptLog:
         return PromptLog(conversation.id, self._records, self._large)
 
@@ -256,10 +257,10 @@ class Conversations:
 
         Raises: Busy when a turn waits or was interrupted.
         """
-        head = self._records.get(Key(queue_partition(conversation.id), "head"))
-        if head is not None and head.value["running"] is not None:
+        head = self.queue(conversation).head()
+        if head.running is not None:
             raise Busy("the conversation", holder="a turn that was interrupted")
-        if head is not None and head.value.get("paused") is not None:
+        if head.paused is not None:
             raise Busy("the conversation", holder="a turn that waits for an answer")
 
     def fork(self, conversation: Conversation, key: str, at: int | None = None) -> Conversation:
@@ -370,12 +371,7 @@ class Conversations:
 
     def is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event waits."""
-        partition = queue_partition(conversation.id)
-        items = {item.key.sort: item.value for item in self._records.scan(partition, start="head")}
-        head, tail = items.get("head"), items.get("tail")
-        if head is None or tail is None:
-            return tail is not None
-        return head["running"] is not None or head["next"] < tail["next"]
+        return not is_idle(*self.queue(conversation).ends())
 
     def _delete_all(self, ids: Iterable[str]) -> int:
         found = [one for one in map(self._by_id, ids) if one is not None]

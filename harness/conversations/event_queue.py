@@ -30,6 +30,7 @@ get the same outcome at the same moment.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -39,7 +40,6 @@ from harness.conversations.queue_state import (
     NextEvent,
     PausedTurn,
     QueueHead,
-    QueueState,
     RunningTurn,
     is_idle,
     is_large,
@@ -47,7 +47,6 @@ from harness.conversations.queue_state import (
 )
 from harness.conversations.queued_event import (
     AlsoWritten,
-    QueueChange,
     QueuedEvent,
     QueuePlace,
     nothing_also,
@@ -62,7 +61,6 @@ from workspaces.coordination.claim import Claim, Claims
 from workspaces.coordination.lease import Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AgentId, TurnId
-from workspaces.storage.blobs import BlobStore
 from workspaces.storage.contention import attempts, contended, until_written
 from workspaces.storage.records import (
     Condition,
@@ -97,7 +95,6 @@ class EventQueue:
         self,
         principal: Principal,
         records: RecordStore,
-        large: BlobStore,
         clock: Clock,
         *,
         conversations: Conversations,
@@ -110,7 +107,6 @@ class EventQueue:
         self._marking = marking
         self._principal = principal
         self._records = records
-        self._large = large
         self._clock = clock
         self._conversations = conversations
         self.claims = claims
@@ -139,7 +135,7 @@ class EventQueue:
             try:
                 return self._add(conversation, incoming, claim, existing, rejects=rejects)
             except Busy:
-                if self._is_in_use(conversation) or number >= LET_GO_TRIES:
+                if self._conversations.is_in_use(conversation) or number >= LET_GO_TRIES:
                     raise
             except Conflict as conflict:
                 is_gone = conflict.name == str(conversation.exists.key)
@@ -168,7 +164,7 @@ class EventQueue:
         conversation, session = (
             (found.conversation, found.session) if isinstance(found, New) else (found, None)
         )
-        head, tail = self.of(conversation).ends()
+        head, tail = self._conversations.queue(conversation).ends()
         bid = self._bid(conversation, rejects=False) if is_idle(head, tail) else None
         if bid is None or head.paused is not None:
             return None
@@ -204,21 +200,13 @@ class EventQueue:
     def claim_key(self, agent_id: AgentId, event_id: str) -> Key:
         return claim_key(self._principal.account_id, self._principal.user_id, agent_id, event_id)
 
-    def of(self, conversation: Conversation) -> QueueState:
-        """Return the queue of one conversation, to read it."""
-        return QueueState(conversation.id, self._records, self._large)
-
     def ahead(self, accepted: QueuedEvent) -> int:
         """Return the number of events before this one."""
-        return self.of(accepted.conversation).position_of(accepted.number).ahead
-
-    def _is_in_use(self, conversation: Conversation) -> bool:
-        """Return True if a turn runs or an event is queued."""
-        return not is_idle(*self.of(conversation).ends())
+        return self._conversations.queue(accepted.conversation).head().ahead_of(accepted.number)
 
     def next(self, conversation: Conversation, lease: Lease) -> RunningTurn | NextEvent | None:
         """Return the lease holder's next work: a turn to resume, an event to begin, or None."""
-        queue = self.of(conversation)
+        queue = self._conversations.queue(conversation)
         head, tail = queue.ends()
         if head.running is not None:
             return queue.running(head)
@@ -248,10 +236,9 @@ class EventQueue:
     ) -> None:
         """Write the ending with the changes of `also`, and remove the event. Release the lease if no event
         waits, or if `is_last`. After a conflict at one of its changes, `also` is called again."""
-        claim = self.claims.find(conversation.claim_key(running.event.id))
-        outcome = () if claim is None else (self.claims.finished(claim, ending.as_json()),)
-        change = QueueChange(running.number, None, outcome, also)
-        self._complete(conversation, change, lease, is_last=is_last)
+        outcome = self._ended(conversation, running.event, ending)
+        number = running.number
+        self._complete(conversation, lease, outcome, number=number, is_last=is_last, also=also)
 
     def pause(
         self,
@@ -264,13 +251,13 @@ class EventQueue:
         also: AlsoWritten = nothing_also,
     ) -> None:
         """Pause the turn. `is_last` and `also` mean the same as in `finish`."""
-        claim = self.claims.find(conversation.claim_key(running.event.id))
-        claim_change = () if claim is None else (self.claims.resting(claim, ending.as_json()),)
-        head = self.of(conversation).head()
+        outcome = self._claimed(
+            conversation, running.event, lambda claim: self.claims.resting(claim, ending.as_json())
+        )
+        head = self._conversations.queue(conversation).head()
         paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
         rests = replace(head, running=None, paused=paused)
-        change = QueueChange(None, rests, claim_change, also)
-        self._complete(conversation, change, lease, is_last=is_last)
+        self._complete(conversation, lease, outcome, head=rests, is_last=is_last, also=also)
 
     def answering(
         self,
@@ -283,8 +270,16 @@ class EventQueue:
 
         `rest` is the ending of a turn that still waits; None if this was the last answer it waited for.
         """
-        ends = waiting.item.value["ends"]
-        head = replace(waiting.head, next=waiting.number + 1, bytes=ends)
+
+        def pointing(claim: Claim) -> Put:
+            return self.claims.finished(claim, {"of": paused.event.id})
+
+        def going_on(claim: Claim) -> Put:
+            if rest is None:
+                return self.claims.resumed(claim)
+            return self.claims.resting(claim, rest.as_json())
+
+        head = _behind(waiting)
         running = None
         if rest is None:
             running = RunningTurn(
@@ -294,27 +289,22 @@ class EventQueue:
         return running, (
             Delete(waiting.item.key, expect=waiting.item.counter),
             moved_head(conversation.id, head),
-            *self._point_to(conversation, waiting.event, paused.event),
-            *self._update_claim(conversation, paused.event, rest),
+            *self._claimed(conversation, waiting.event, pointing),
+            *self._claimed(conversation, paused.event, going_on),
         )
 
     def abandoning(
         self, conversation: Conversation, paused: PausedTurn, ending: Ending
     ) -> tuple[RecordChange, ...]:
         """Return the changes to write with the entry that ends a paused turn."""
-        claim = self.claims.find(conversation.claim_key(paused.event.id))
-        outcome = () if claim is None else (self.claims.finished(claim, ending.as_json()),)
-        head = replace(self.of(conversation).head(), paused=None)
-        return (
-            Delete(paused.item.key),
-            moved_head(conversation.id, head),
-            *outcome,
-        )
+        head = replace(self._conversations.queue(conversation).head(), paused=None)
+        outcome = self._ended(conversation, paused.event, ending)
+        return (Delete(paused.item.key), moved_head(conversation.id, head), *outcome)
 
     def cancel(self, conversation: Conversation, number: int | None = None) -> TurnId | None:
         """Ask the process that runs a turn here, with `number` only this event's, to end it. Return None
         if no such turn runs."""
-        queue = self.of(conversation)
+        queue = self._conversations.queue(conversation)
         running = queue.head().running
         if running is None or number not in (None, running["number"]):
             return None
@@ -340,14 +330,15 @@ class EventQueue:
         self, conversation: Conversation, waiting: NextEvent, why: Failure, lease: Lease
     ) -> None:
         """Give the event back: nothing has happened yet, and it may be sent again."""
-        claim = self.claims.find(conversation.claim_key(waiting.event.id))
-        refusal = () if claim is None else (self.claims.released(claim, _error_json(why)),)
-        head = replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
-        self._complete(conversation, QueueChange(waiting.number, head, refusal), lease)
+        refusal = self._claimed(
+            conversation, waiting.event, lambda claim: self.claims.released(claim, _error_json(why))
+        )
+        number, head = waiting.number, _behind(waiting)
+        self._complete(conversation, lease, refusal, number=number, head=head)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event whose turn has not begun. Return False if it has."""
-        queue = self.of(accepted.conversation)
+        queue = self._conversations.queue(accepted.conversation)
         item = queue.item(accepted.number)
         claim = self.claims.find(accepted.claim)
         if item is None or claim is None or claim.outcome is not None or claim.refusal is not None:
@@ -390,19 +381,17 @@ class EventQueue:
         self._cached[name] = conversation
         return conversation
 
-    def _point_to(self, conversation: Conversation, answer: Event, to: Event) -> tuple[Put, ...]:
-        claim = self.claims.find(conversation.claim_key(answer.id))
-        return () if claim is None else (self.claims.finished(claim, {"of": to.id}),)
-
-    def _update_claim(
-        self, conversation: Conversation, event: Event, rest: Ending | None
+    def _claimed(
+        self, conversation: Conversation, event: Event, change: Callable[[Claim], Put]
     ) -> tuple[Put, ...]:
+        """Return the change of an event's claim; nothing if the claim has expired."""
         claim = self.claims.find(conversation.claim_key(event.id))
-        if claim is None:
-            return ()
-        if rest is None:
-            return (self.claims.resumed(claim),)
-        return (self.claims.resting(claim, rest.as_json()),)
+        return () if claim is None else (change(claim),)
+
+    def _ended(self, conversation: Conversation, event: Event, ending: Ending) -> tuple[Put, ...]:
+        return self._claimed(
+            conversation, event, lambda claim: self.claims.finished(claim, ending.as_json())
+        )
 
     def _earlier(self, claim: Claim) -> QueuedEvent:
         conversation = self._conversations.get(claim.about["conversation"])
@@ -417,7 +406,7 @@ class EventQueue:
         *,
         rejects: bool,
     ) -> QueuedEvent:
-        queue = self.of(conversation)
+        queue = self._conversations.queue(conversation)
         head, tail = queue.ends()
         is_alone = is_idle(head, tail)
         queue.check_capacity(head, tail, incoming.event.size_bytes)
@@ -464,7 +453,9 @@ class EventQueue:
         """Return the changes with which an event enters the queue."""
         is_new = isinstance(found, New)
         conversation = found.conversation if is_new else found
-        item, moved = self.of(conversation).joined(incoming.event, stored_event, tail)
+        item, moved = self._conversations.queue(conversation).joined(
+            incoming.event, stored_event, tail
+        )
         about = _about(conversation, moved.value["next"] - 1)
         return QueuePlace(
             exists=found.changes if is_new else (found.exists,),
@@ -502,28 +493,33 @@ class EventQueue:
     def _complete(
         self,
         conversation: Conversation,
-        change: QueueChange,
         lease: Lease,
+        outcome: tuple[Put, ...],
         *,
+        number: int | None = None,
+        head: QueueHead | None = None,
         is_last: bool = False,
+        also: AlsoWritten = nothing_also,
     ) -> None:
-        """Remove the event, if any; if no other event waits, also remove the job and release the lease."""
-        queue = self.of(conversation)
-        item = None if change.number is None else queue.item(change.number)
-        head = change.head or replace(queue.head(), running=None)
+        """Remove the event with this number, if any. Move the head; without one, nothing runs from now on.
+
+        If no other event waits, also remove the job and release the lease.
+        """
+        queue = self._conversations.queue(conversation)
+        item = None if number is None else queue.item(number)
+        head = head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         job = self._job_when_empty(conversation, head)
-        also = change.also()
+        observed = also()
         lets_go = is_last or bool(job)
         guard = self._leases.releasing(lease) if lets_go else lease.guard
         try:
-            self._records.write(
-                guard, *change.ending, moved_head(conversation.id, head), *gone, *job, *also
-            )
+            moved = moved_head(conversation.id, head)
+            self._records.write(guard, *outcome, moved, *gone, *job, *observed)
         except Conflict as conflict:
             # Another caller has just added an event, or what the observer read has changed.
             wish = wish_key(_job_id(conversation))
-            if conflict.name in {str(wish), *(str(one.key) for one in also)}:
+            if conflict.name in {str(wish), *(str(one.key) for one in observed)}:
                 raise
             raise LeaseLost(lease.key) from conflict
         if lets_go:
@@ -538,7 +534,7 @@ class EventQueue:
         # Read the job before the tail. A caller that adds an event writes both: an event added after this
         # read makes the deletion of the job conflict.
         changes = self._jobs.unwanted(_job_id(conversation))
-        _, tail = self.of(conversation).ends()
+        _, tail = self._conversations.queue(conversation).ends()
         return changes if tail is None or tail.value["next"] == head.next else ()
 
     def _write_guarded(self, lease: Lease, *changes: RecordChange) -> None:
@@ -548,6 +544,11 @@ class EventQueue:
             if lease.is_lost_by(conflict):
                 raise LeaseLost(lease.key) from conflict
             raise
+
+
+def _behind(waiting: NextEvent) -> QueueHead:
+    """Return the head of the queue behind this event."""
+    return replace(waiting.head, next=waiting.number + 1, bytes=waiting.item.value["ends"])
 
 
 def _about(conversation: Conversation, number: int) -> JsonObject:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from harness.conversations.conversation import queue_partition
+from harness.conversations.event_status import EventStatus
 from harness.messages.event import Event, event_of
 from harness.transcripts.large_values import LargeValues
 from workspaces.conditions import ABSENT
@@ -50,6 +50,23 @@ class QueueHead:
     bytes: int
     running: JsonObject | None
     paused: JsonObject | None = None
+
+    @property
+    def turn_id(self) -> TurnId | None:
+        """Id of the running turn."""
+        return TurnId(self.running["turn"]) if self.running else None
+
+    def ahead_of(self, number: int) -> int:
+        """Return the number of events before an unfinished one."""
+        return max(0, number - self.next + (self.running is not None))
+
+    def status_of(self, event: EventStatus, number: int) -> EventStatus:
+        """Return the status of an unfinished event. The event `number` begins its turn."""
+        if self.running is not None and self.running["number"] == number:
+            turn_id, first = self.turn_id, self.running["first"]
+            return replace(event, state="running", turn_id=turn_id, first=first)
+        state = "running" if self.next > number else "queued"
+        return replace(event, state=state, ahead=self.ahead_of(number))
 
 
 EMPTY_HEAD = QueueHead(ABSENT, 1, 0, None)
@@ -101,28 +118,6 @@ class PausedTurn:
     first: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
-    """The position of an unfinished event."""
-
-    is_begun: bool
-    ahead: int
-    """Number of events before it."""
-    turn_id: TurnId | None = None
-    first: int | None = None
-    """Number of its turn's first entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueUsage:
-    """The state of a queue, as people see it."""
-
-    waiting: int
-    """Number of waiting events, including withdrawn ones."""
-    turn_id: TurnId | None
-    """Id of the running turn."""
-
-
 class QueueState:
     def __init__(
         self, conversation_id: ConversationId, records: RecordStore, large: BlobStore
@@ -149,19 +144,6 @@ class QueueState:
 
     def head(self) -> QueueHead:
         return self.ends()[0]
-
-    def usage(self) -> QueueUsage:
-        head, tail = self.ends()
-        waiting = tail.value["next"] - head.next if tail else 0
-        return QueueUsage(waiting, TurnId(head.running["turn"]) if head.running else None)
-
-    def position_of(self, number: int) -> QueuePosition:
-        head = self.head()
-        running = head.running
-        if running is not None and running["number"] == number:
-            return QueuePosition(True, 0, TurnId(running["turn"]), running["first"])
-        ahead = max(0, number - head.next + (running is not None))
-        return QueuePosition(head.next > number, ahead)
 
     def first(self, head: QueueHead, end: int) -> NextEvent | None:
         """Return the first waiting event before the number `end`, skipping withdrawn ones."""
@@ -215,8 +197,8 @@ class QueueState:
         """
         if tail is None or is_idle(head, tail):
             return
-        number, size_bytes = tail.value["next"] - head.next, tail.value["bytes"] - head.bytes
-        if _is_full(number, size_bytes + size) is None:
+        waiting_bytes = tail.value["bytes"] - head.bytes
+        if _is_full(number_waiting(head, tail), waiting_bytes + size) is None:
             return
         start = self._event_key(head.next).sort
         waiting = self._records.scan(self._partition, start=start, end="tail")
@@ -283,9 +265,18 @@ def moved_head(conversation_id: ConversationId, head: QueueHead) -> Put:
     return Put(_head_key(conversation_id), value, head.counter)
 
 
+def number_waiting(head: QueueHead, tail: Item | None) -> int:
+    """Return the number of waiting events, including withdrawn ones."""
+    return tail.value["next"] - head.next if tail else 0
+
+
 def is_idle(head: QueueHead, tail: Item | None) -> bool:
     """Return True if no turn runs and no event is queued."""
-    return head.running is None and (tail is None or head.next == tail.value["next"])
+    return head.running is None and number_waiting(head, tail) == 0
+
+
+def queue_partition(conversation_id: ConversationId) -> str:
+    return f"inbox:{conversation_id}"
 
 
 def is_large(event_json: JsonObject) -> bool:

@@ -1,4 +1,4 @@
-"""Describe events in the queue, and the changes that take them out of it."""
+"""Describe events in the queue, and the changes that put them there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.conversations.conversation import Conversation
-from harness.conversations.queue_state import NextEvent, QueueHead
+from harness.conversations.queue_state import NextEvent
 from workspaces.coordination.lease import Lease
 from workspaces.storage.records import Key, Put, RecordChange
 
@@ -58,16 +58,3 @@ AlsoWritten = Callable[[], tuple[RecordChange, ...]]
 
 def nothing_also() -> tuple[RecordChange, ...]:
     return ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueChange:
-    """A change of the queue at the end of a turn, or at its pause."""
-
-    number: int | None
-    """The event that leaves the queue."""
-    head: QueueHead | None
-    """The new head; None: as it is, with nothing running."""
-    ending: tuple[Put, ...]
-    """The changes of the claim."""
-    also: AlsoWritten = nothing_also

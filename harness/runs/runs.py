@@ -201,7 +201,7 @@ class Runs:
             return RunView(run)
         try:
             conversation = self.dispatcher.conversations.get(run.conversation_id)
-            paused = self.dispatcher.event_queue.of(conversation).paused()
+            paused = self.dispatcher.conversations.queue(conversation).paused()
         except NotFound:
             return RunView(run)
         if paused is None or paused.turn_id != run.turn_id:

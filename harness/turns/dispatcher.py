@@ -205,8 +205,7 @@ class Dispatcher(TurnDependencies):
         """
         give_up_at = asyncio.get_running_loop().time() + BEGIN_S_MAX
         while not await self._cancel_once(conversation):
-            queue = await run_in_thread(self.event_queue.of(conversation).usage)
-            is_about_to_begin = queue.waiting > 0 or queue.turn_id is not None
+            is_about_to_begin = await run_in_thread(self.conversations.is_in_use, conversation)
             if not is_about_to_begin or asyncio.get_running_loop().time() > give_up_at:
                 return False
             await asyncio.sleep(LOOK_S_MIN)
@@ -250,11 +249,11 @@ class Dispatcher(TurnDependencies):
             if cancellation is not None:
                 cancellation.cancel()
             return True
-        if await run_in_thread(self.event_queue.of(conversation).paused) is None:
+        if await run_in_thread(self.conversations.queue(conversation).paused) is None:
             return False
         lease = await self._acquire(conversation)
         async with self._holding(lease):
-            paused = await run_in_thread(self.event_queue.of(conversation).paused)
+            paused = await run_in_thread(self.conversations.queue(conversation).paused)
             if paused is None or number not in (None, paused.number):
                 return False
             with self.broadcaster.channel(conversation.id) as channel:
@@ -280,14 +279,12 @@ class Dispatcher(TurnDependencies):
             outcome = self._outcome(conversation, ending)
             turn_id, first, state = ending.turn_id, ending.first, state_of(outcome)
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
-        position = self.event_queue.of(conversation).position_of(began.about["number"])
-        state = "running" if position.is_begun else "queued"
-        turn_id, first = position.turn_id, position.first
-        return replace(event, state=state, ahead=position.ahead, turn_id=turn_id, first=first)
+        head = self.conversations.queue(conversation).head()
+        return head.status_of(event, began.about["number"])
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """Return the calls of a conversation that wait for approval or for the client."""
-        paused = self.event_queue.of(conversation).paused()
+        paused = self.conversations.queue(conversation).paused()
         if paused is None:
             return ()
         return pending(list(self.conversations.transcript(conversation).entries(paused.first)))

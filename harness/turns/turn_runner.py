@@ -159,8 +159,8 @@ class TurnRunner:
     async def _paused(self, waiting: NextEvent) -> PausedTurn | None:
         if waiting.head.paused is None:
             return None
-        event_queue = self.dependencies.event_queue
-        return await run_in_thread(event_queue.of(self.conversation).paused, waiting.head)
+        queue = self.dependencies.conversations.queue(self.conversation)
+        return await run_in_thread(queue.paused, waiting.head)
 
     @asynccontextmanager
     async def _giving_back(self, give_back: Callable[[Failure], None]) -> AsyncGenerator[None]:
@@ -275,7 +275,7 @@ class TurnRunner:
             if self.caller_owns_event and answer.begun is not None:
                 await self._interrupt(answer.begun.running)
             raise
-        queue = self.dependencies.event_queue.of(self.conversation)
+        queue = self.dependencies.conversations.queue(self.conversation)
         await run_in_thread(queue.forget, waiting.item.value["event"])
         return answer.begun
 
@@ -300,7 +300,7 @@ class TurnRunner:
             if conflict.name in {str(one.key) for one in observed}:
                 raise  # what the observer read has changed
             raise LeaseLost(self.log.lease.key) from conflict
-        self.dependencies.event_queue.of(self.conversation).forget(paused.item.value["event"])
+        self.dependencies.conversations.queue(self.conversation).forget(paused.item.value["event"])
 
     def _prepare(
         self,
@@ -414,21 +414,18 @@ class TurnRunner:
         """Check once more before a turn pauses: no task looks for a cancellation while it is paused."""
         if cancellation.is_cancelled:
             return True
-        return await run_in_thread(
-            self.dependencies.event_queue.of(self.conversation).is_to_end, running.turn_id
-        )
+        queue = self.dependencies.conversations.queue(self.conversation)
+        return await run_in_thread(queue.is_to_end, running.turn_id)
 
     async def _poll_cancellation(self, running: RunningTurn, cancellation: Cancellation) -> None:
         """Poll for a cancellation, because the caller that cancels may be in another process."""
-        event_queue = self.dependencies.event_queue
+        queue = self.dependencies.conversations.queue(self.conversation)
         pause = 0.0 if running.attempt > 1 else CANCEL_LOOK_S
         while not cancellation.is_cancelled:
             await asyncio.sleep(pause)
             pause = CANCEL_LOOK_S
             with suppress(Failure):  # a store that fails now may answer the next time
-                if await run_in_thread(
-                    event_queue.of(self.conversation).is_to_end, running.turn_id
-                ):
+                if await run_in_thread(queue.is_to_end, running.turn_id):
                     cancellation.cancel()
 
     def _cut_short(

@@ -124,7 +124,6 @@ def ingress_of(
     inbox = EventQueue(
         rooms.principal,
         wire_,
-        rooms.conversations._large,
         rooms.clock,
         conversations=conversations,
         claims=Claims(wire_, rooms.clock),

@@ -278,7 +278,6 @@ class PrincipalServices:
         return EventQueue(
             self.principal,
             self.records,
-            self._home.large,
             self.clock,
             conversations=self.conversations,
             claims=Claims(self.records, self.clock),

@@ -49,7 +49,6 @@ def of_another_user(harness: Harness) -> tuple[Conversations, EventQueue]:
     inbox = EventQueue(
         other,
         rooms.records,
-        large,
         rooms.clock,
         conversations=conversations,
         claims=ingress.event_queue.claims,

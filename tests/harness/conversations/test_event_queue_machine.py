@@ -99,7 +99,6 @@ class Machine(RuleBasedStateMachine):
         inbox = self.inbox_as(
             OWNER,
             wire,
-            self.large,
             clock,
             conversations=conversations,
             claims=Claims(wire, clock),
@@ -448,7 +447,7 @@ class Hasty(EventQueue):
         bid = self._bid(conversation, rejects=False)
         if isinstance(expect, Claim) or bid is None or is_large(stated):
             return None
-        head, tail = self.of(conversation).ends()
+        head, tail = self._conversations.queue(conversation).ends()
         place = self._place(
             conversation,
             incoming,

@@ -643,7 +643,7 @@ def test_the_outcome_of_an_abandoned_waiting_turn_reports_its_pruning(talk: Talk
     talk.say("one", "x" * 9_000)
     talk.say("two", TOO_LONG, [WEATHER_CALL])
     assert talk.remarks == ["pruned_hard"]
-    event = talk.harness.rooms.dispatcher.event_queue.of(talk.conversation).paused()
+    event = talk.harness.rooms.dispatcher.conversations.queue(talk.conversation).paused()
     assert event is not None
     talk.say("never mind")
     status = talk.harness.rooms.dispatcher.status(talk.conversation.agent_id, event.event.id)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from harness.conversations.conversation import Conversation
-from harness.conversations.event_queue import AlsoWritten, EventQueue, QueueChange, nothing_also
+from harness.conversations.event_queue import AlsoWritten, EventQueue, nothing_also
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
 from harness.messages.event import Approval, Event
 from harness.messages.message import Message, ToolCall
@@ -94,7 +94,7 @@ class Asking(Machine):
         elif process.waiting is not None:
             waiting = process.waiting
             try:
-                paused = inbox.of(conversation).paused(waiting.head)
+                paused = process.conversations.queue(conversation).paused(waiting.head)
             except NotFound:  # somebody has taken over since, and the guard will say so
                 self.given_back(process)
                 return
@@ -198,7 +198,7 @@ class Asking(Machine):
         in_order = [f"e{e}" for e in sorted(self.accepted, key=self.accepted.__getitem__)]
         assert came == in_order
         answers = [entry.message.text for entry in entries if entry.message.text]
-        paused = last.inbox.of(self.conversation).paused()
+        paused = last.conversations.queue(self.conversation).paused()
         for event in self.accepted:
             claim = last.inbox.claims.find(last.inbox.claim_key(AGENT, f"e{event}"))
             assert claim is not None
@@ -232,8 +232,8 @@ class Forgetful(EventQueue):
         is_last: bool = False,
         also: AlsoWritten = nothing_also,
     ) -> None:
-        head = replace(self.of(conversation).head(), running=None)
-        self._complete(conversation, QueueChange(None, head, (), also), lease)
+        head = replace(self._conversations.queue(conversation).head(), running=None)
+        self._complete(conversation, lease, (), head=head, also=also)
 
 
 class Deaf(EventQueue):

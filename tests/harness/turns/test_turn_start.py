@@ -373,8 +373,8 @@ def test_an_event_whose_preparation_failed_may_be_sent_again_with_another_body(
         run(delivered(ingress, "one", "c1", "one"))
     agent = rooms.agents.get("assistant")
     assert rooms.dispatcher.status(agent.id, "one").state == "refused"
-    line = rooms.dispatcher.event_queue.of(conversation_of(rooms, "c1")).usage()
-    assert (line.waiting, line.turn_id) == (0, None)
+    conversation = conversation_of(rooms, "c1")
+    assert not rooms.dispatcher.conversations.is_in_use(conversation)
     assert run(delivered(rooms.dispatcher, "one", "c1", "one, again")).status == "done"
 
 

@@ -103,7 +103,7 @@ def test_a_turn_killed_at_every_point_is_resumed_and_completed_once(
         assert [event for event in events if event not in said] == allowed
     messages = tuple(entry.message for entry in entries_of(rooms, "c1"))
     assert parts_of(repair(messages)) == parts_of(messages), "the transcript had to be repaired"
-    assert rooms.dispatcher.event_queue.of(conversation_of(rooms, "c1")).paused() is None
+    assert rooms.dispatcher.conversations.queue(conversation_of(rooms, "c1")).paused() is None
     for one in told:
         assert one["outcome"]["outcome"] == "done"
         assert one["outcome"]["reply"] == f"answer to {one['event']}"

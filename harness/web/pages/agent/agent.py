@@ -238,7 +238,7 @@ def _following(
             return None
     if conversation is None:
         return None
-    turn_id = caller.dispatcher.event_queue.of(conversation).usage().turn_id
+    turn_id = caller.conversations.queue(conversation).head().turn_id
     if turn_id is None:
         return None
     transcript = caller.conversations.transcript(conversation)

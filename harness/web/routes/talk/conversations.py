@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from harness.conversations.conversation import Conversation
 from harness.conversations.export import entry_line
+from harness.conversations.queue_state import number_waiting
 from harness.messages.event import (
     ITEMS_MAX,
     KEY_CHARACTERS_MAX,
@@ -175,14 +176,14 @@ def list_conversations(
 def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
     """Show a conversation with its sessions, queued events, pending calls and running turn."""
     transcript = caller.conversations.transcript(conversation)
-    queue = caller.dispatcher.event_queue.of(conversation).usage()
+    head, tail = caller.conversations.queue(conversation).ends()
     return Json(
         {
             **conversation_document(conversation, transcript),
             "sessions": [session_document(one) for one in transcript.sessions()],
-            "waiting": queue.waiting,
+            "waiting": number_waiting(head, tail),
             "pending": [call.as_json() for call in caller.dispatcher.pending(conversation)],
-            **({"turnId": queue.turn_id} if queue.turn_id else {}),
+            **({"turnId": head.turn_id} if head.turn_id else {}),
         }
     )
 

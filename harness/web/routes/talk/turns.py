@@ -307,9 +307,9 @@ def _check(
         Exhausted: a limit of the account is reached.
         NotFound: the event answers a call that is not pending.
     """
-    conversation = caller.conversations.find(agent.id, event.conversation_key)
-    queue = caller.dispatcher.event_queue
-    runs = conversation is not None and queue.of(conversation).usage().turn_id is not None
+    conversations = caller.conversations
+    conversation = conversations.find(agent.id, event.conversation_key)
+    runs = conversation is not None and conversations.queue(conversation).head().turn_id is not None
     application.limiter.check(caller.principal.account_id, waits=runs)
     # a running turn may still make the call that the event answers
     if not event.is_answer or conversation is None or runs:
