@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from workspaces.errors import ForbiddenPlace
+
 ProblemKind = Literal[
     "bad_name",
     "not_a_file",
@@ -30,3 +32,5 @@ class Problem:
     """The path as it is on the disk: not necessarily a valid one."""
     kind: ProblemKind
     detail: str
+    places: tuple[ForbiddenPlace, ...] = ()
+    """The forbidden texts of a file that is held back because of them."""

@@ -7,6 +7,7 @@ clock that is moved by hand spreads it over the last weeks. No provider is asked
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from harness.runtime.settings import DEFAULT_MODEL
 from harness.runtime.strict_json import parse_json
 from harness.runtime.templates import root
 from workspaces.clock import ManualClock, SystemClock
-from workspaces.errors import Refused
+from workspaces.errors import ForbiddenText, Refused
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
@@ -87,8 +88,21 @@ class _Story:
         self._edit_by_hand(garden)
         self._leave_a_conflict(garden)
         self._wait_for_approval()
+        self._forbid_and_delete()
         harness.rooms.users.add({"name": "Ben", "externalId": "ben@example.com"})
         harness.rooms.keys.create(label="watering script")
+
+    def _forbid_and_delete(self) -> None:
+        """Forbid what the story forbids, try to write it, and delete a workspace."""
+        rooms, stated = self._harness.rooms, self._story["forbidden"]
+        for rule in stated["rules"]:
+            rooms.forbidding.forbid(rule)
+        with suppress(ForbiddenText):
+            rooms.workspaces.get("garden").write(
+                "notes/orders.md", stated["refused"], by=rooms.principal.author("api")
+            )
+        self._harness.workspaces.create(**self._story["deleted"])
+        self._harness.workspaces.delete(self._story["deleted"]["name"])
 
     def _add_facts(self, garden: Workspace, agent: AgentRecord) -> None:
         facts = self._harness.rooms.facts.over(garden)

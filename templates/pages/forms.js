@@ -61,6 +61,24 @@
     }
   });
 
+  // A form that names places shows there what it would answer without a button, while somebody types.
+  let typed;
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    if (!form || !form.dataset.live) return;
+    clearTimeout(typed);
+    typed = setTimeout(async () => {
+      const data = new FormData(form);
+      data.append("live", "1");
+      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(data), headers: { Accept: "text/html" } });
+      const page = parser.parseFromString(await answer.text(), "text/html");
+      for (const id of form.dataset.live.split(" ")) {
+        const next = page.getElementById(id), here = document.getElementById(id);
+        if (next && here && next.innerHTML !== here.innerHTML) here.replaceChildren(...next.childNodes);
+      }
+    }, 400);
+  });
+
   window.addEventListener("popstate", () => location.reload());
   document.addEventListener("keydown", (event) => {
     const box = event.target;

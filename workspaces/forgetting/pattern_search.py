@@ -79,7 +79,8 @@ class PatternSearch:
                 "ripgrep", f"the search for forbidden patterns failed: {error}"
             ) from error
         if ended.returncode == _ERROR:
-            reason = ended.stderr.decode(errors="replace").strip()
+            # after the place of the mistake, which is drawn over several lines, comes what it is
+            reason = ended.stderr.decode(errors="replace").strip().rpartition("error: ")[2]
             raise Refused(
                 "pattern", patterns[0], f"is not a valid regular expression: {reason[:500]}"
             )

@@ -4,6 +4,7 @@
     forbidden:k_…             a key
     forbidden-head            changes with every rule: one read tells if what a process knows still counts
     forbidden-pass:…          lets one rule pass once for one file
+    forbidden-stops:…         how often a rule has stopped a text, and when last
 
 A tombstone names its key. Two machines that have not heard of each other may each have made one. Then both
 keys count, and new tombstones are made with the first of them by id.
@@ -15,13 +16,14 @@ import math
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from workspaces.accounts.stored_items import partition_of
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT
-from workspaces.errors import Forbidden, NotFound, OverLimit
+from workspaces.errors import Failure, Forbidden, NotFound, OverLimit
 from workspaces.forgetting.rule import (
     PATTERNS_MAX,
     ForbiddenRule,
@@ -47,7 +49,7 @@ from workspaces.storage.records import (
     RecordStore,
     with_prefix,
 )
-from workspaces.timestamp import Stamp, next_stamp
+from workspaces.timestamp import Stamp, next_stamp, stamp_of
 
 RULES_MAX = 2_000
 """Rules of an account, the lifted ones included."""
@@ -67,6 +69,15 @@ class KnownRules:
     """Grows with every change. 0: there never was a rule."""
     rules: Mapping[str, ForbiddenRule]
     keys: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStops:
+    """How often a rule has stopped a text: a write was refused, or a mark was put into a message."""
+
+    count: int
+    at: Stamp
+    """When it did so last."""
 
 
 _NONE = KnownRules(0, {}, {})
@@ -263,9 +274,24 @@ class RuleRecords:
             self._records.write(Delete(key))
         return item is not None
 
+    def count_stops(self, rule_ids: Iterable[str]) -> None:
+        """Count that each of these rules has stopped a text. A count may be lost; the text is stopped."""
+        with suppress(Failure):
+            for rule_id in sorted(set(rule_ids)):
+                self._count_stop(self._stops_key(rule_id))
+
+    def stops(self) -> dict[str, RuleStops]:
+        """Return how often each rule has stopped a text. A rule that never did is left out."""
+        prefix = "forbidden-stops:"
+        items = with_prefix(self._records, self._partition, prefix)
+        return {
+            item.key.sort.removeprefix(prefix): RuleStops(item.value["count"], item.value["at"])
+            for item in items
+        }
+
     def forget(self) -> None:
         """Delete all rules of an account that is being deleted."""
-        for prefix in ("forbidden:", "forbidden-pass:"):
+        for prefix in ("forbidden:", "forbidden-pass:", "forbidden-stops:"):
             for item in with_prefix(self._records, self._partition, prefix):
                 self._records.write(Delete(item.key))
         self._records.write(Delete(self._head))
@@ -305,6 +331,16 @@ class RuleRecords:
 
     def _pass_key(self, rule_id: str, workspace_id: str, path: str) -> Key:
         return Key(self._partition, f"forbidden-pass:{rule_id}:{workspace_id}:{path}")
+
+    def _stops_key(self, rule_id: str) -> Key:
+        return Key(self._partition, f"forbidden-stops:{rule_id}")
+
+    @until_written("rules")
+    def _count_stop(self, key: Key) -> None:
+        item = self._records.get(key)
+        count = 1 if item is None else item.value["count"] + 1
+        value = {"count": count, "at": stamp_of(self._clock.now())}
+        self._records.write(Put(key, value, expect=item.counter if item else ABSENT))
 
     def _later(self, before: ForbiddenRule | None) -> Stamp:
         """Return a stamp of now that is later than the last change of the rule, whoever made it."""

@@ -24,8 +24,14 @@ class Marking:
     The same texts with these rules alone get the same marks, whatever else was forbidden.
     """
 
-    def __init__(self, rules: RuleSet | None = None) -> None:
+    def __init__(
+        self,
+        rules: RuleSet | None = None,
+        count: Callable[[Iterable[str]], None] = lambda _: None,
+    ) -> None:
+        """`count` is told which rules have found something in each text."""
         self._rules = rules
+        self._count = count
         self.rule_ids: set[str] = set()
 
     def __call__(self, text: str) -> str:
@@ -33,7 +39,10 @@ class Marking:
         if not self._rules:
             return text
         found = self._rules.find_each(text)
-        self.rule_ids.update(place.tombstone_id for place in found)
+        rule_ids = {place.tombstone_id for place in found}
+        if rule_ids:
+            self._count(rule_ids)
+        self.rule_ids.update(rule_ids)
         return with_marks(text, merged_places(found))
 
 
@@ -82,10 +91,6 @@ class RuleSet:
                 else:
                     found.append(place)
         return merged_places(found)
-
-    def marked(self, text: str) -> str:
-        """Return the text with a mark in the place of each forbidden one."""
-        return with_marks(text, self.find(text))
 
     @cached_property
     def words_max(self) -> int:

@@ -6,23 +6,27 @@ other machines too, and a deletion is never taken back.
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
+from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
-from workspaces.errors import Failure, NotFound, Unavailable
+from workspaces.errors import Failure, NotFound, Refused, Unavailable
 from workspaces.home.deletion_hold import deleting
 from workspaces.home.layout import Home
 from workspaces.home.trash import FILES, HISTORY, TrashEntry, trash_entries
-from workspaces.home.workspaces import Workspaces
-from workspaces.ids import AccountId, Namespace, namespace
+from workspaces.home.workspaces import Workspaces, is_of_another_user
+from workspaces.ids import Namespace, WorkspaceId, namespace
 from workspaces.localfs.safe_open import as_failure
 from workspaces.storage.records import JsonObject
 from workspaces.workspace_record import WorkspaceRecord
 
+_REMEDY = "`harness trash list` lists them"
 _STAMP = "%Y-%m-%dT%H%M%S.%fZ"
 
 
@@ -46,18 +50,36 @@ class TrashedWorkspace:
             "name": self.entry.name,
             "why": self.entry.why,
             "at": self.at.isoformat().replace("+00:00", "Z"),
-            "bytes": _size_of(self.entry.place),
+            "bytes": self.size().bytes,
             "unpushed": list(self.entry.unpushed),
         }
+
+    def size(self) -> TrashSize:
+        """Return what the directory holds. A file that goes meanwhile is not counted."""
+        files = size = 0
+        kept = self.entry.files
+        for directory, _, names in os.walk(self.entry.place):
+            files += len(names) if Path(directory).is_relative_to(kept) else 0
+            for name in names:
+                with suppress(OSError):
+                    size += Path(directory, name).lstat().st_size
+        return TrashSize(files, size)
+
+
+class TrashSize(NamedTuple):
+    files: int
+    """Files of the workspace itself."""
+    bytes: int
+    """Bytes of the files and the history."""
 
 
 class AccountTrash:
     """The trash of one account."""
 
     def __init__(
-        self, account_id: AccountId, home: Home, workspaces: Workspaces, clock: Clock
+        self, principal: Principal, home: Home, workspaces: Workspaces, clock: Clock
     ) -> None:
-        self._account_id = account_id
+        self._principal = principal
         self._home = home
         self._workspaces = workspaces
         self._clock = clock
@@ -67,8 +89,23 @@ class AccountTrash:
         return [
             trashed
             for trashed in _all(self._home)
-            if trashed.name.endswith(f"-{namespace(self._account_id, trashed.entry.id)}")
+            if trashed.name.endswith(f"-{namespace(self._principal.account_id, trashed.entry.id)}")
         ]
+
+    def get(self, name: str) -> TrashedWorkspace:
+        """Return the deleted workspace whose directory has this name.
+
+        Raises: NotFound.
+        """
+        for trashed in self.list():
+            if trashed.name == name:
+                return trashed
+        raise NotFound("workspace in the trash", name, remedy=_REMEDY)
+
+    def older_than(self, age: timedelta) -> list[TrashedWorkspace]:
+        """Return the workspaces that were deleted so long ago, oldest first."""
+        before = self._clock.now() - age
+        return [trashed for trashed in self.list() if trashed.at <= before]
 
     def find(self, reference: str) -> TrashedWorkspace:
         """Return the newest deleted workspace with this name, id or directory.
@@ -79,16 +116,26 @@ class AccountTrash:
             place = trashed.entry.place
             if reference in (trashed.entry.name, trashed.entry.id, place.name, str(place)):
                 return trashed
-        raise NotFound(
-            "workspace in the trash", reference, remedy="`harness trash list` lists them"
-        )
+        raise NotFound("workspace in the trash", reference, remedy=_REMEDY)
+
+    def is_readable(self, trashed: TrashedWorkspace) -> bool:
+        """Return True unless the workspace was private to another user: then its files are nobody else's."""
+        return not is_of_another_user(WorkspaceId(trashed.entry.id), self._principal.user_id)
 
     def restore(self, reference: str, *, name: str | None = None) -> WorkspaceRecord:
         """Make a new workspace of a deleted one, by default under its old name, and return its record.
 
-        Raises: NotFound. AlreadyExists if a workspace has the name. Busy while a backup runs.
+        Raises: NotFound. Refused if it was private to another user. AlreadyExists if a workspace has the
+        name. Busy while a backup runs.
         """
-        entry = self.find(reference).entry
+        trashed = self.find(reference)
+        if not self.is_readable(trashed):
+            raise Refused(
+                "workspace",
+                trashed.entry.name,
+                "was private to another user, so it can be removed and not restored",
+            )
+        entry = trashed.entry
         brought: list[Namespace] = []
 
         def bring(new: Namespace) -> None:
@@ -105,13 +152,22 @@ class AccountTrash:
             _remove(entry.place)
         return record
 
+    def remove(self, name: str) -> TrashedWorkspace:
+        """Remove the deleted workspace whose directory has this name for good, and return it.
+
+        Raises: NotFound. Busy while a backup runs. Unavailable if a file cannot be removed.
+        """
+        trashed = self.get(name)
+        with deleting(self._home):
+            _remove(trashed.entry.place)
+        return trashed
+
     def empty(self, *, older_than: timedelta = timedelta(0)) -> list[TrashedWorkspace]:
         """Remove the deleted workspaces of the account that were deleted so long ago. Return them.
 
         Raises: Busy while a backup runs. Unavailable if a file cannot be removed.
         """
-        before = self._clock.now() - older_than
-        gone = [trashed for trashed in self.list() if trashed.at <= before]
+        gone = self.older_than(older_than)
         with deleting(self._home):
             for trashed in gone:
                 _remove(trashed.entry.place)
@@ -166,7 +222,3 @@ def _remove(place: Path) -> None:
             shutil.rmtree(place)
     except OSError as error:
         raise Unavailable(str(place), error.strerror or str(error)) from error
-
-
-def _size_of(place: Path) -> int:
-    return sum(file.lstat().st_size for file in place.rglob("*") if file.is_file())

@@ -37,7 +37,7 @@ class HeldBackFiles:
         places = self._gate.changed(name, before, data, take_pass=False)
         if not places:
             return None
-        problem = Problem(name, "forbidden", forbidden_lines(places))
+        problem = Problem(name, "forbidden", forbidden_lines(places), tuple(places))
         if kept is None or before is None:
             return HeldBack(problem, None)
         return HeldBack(problem, FileState(version_of(before), kept, len(before)))

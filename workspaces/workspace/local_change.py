@@ -115,6 +115,7 @@ class LocalChange:
         if gate.version(is_fresh=True):
             places = gate.changed(path, before, data, take_pass=True)
             if places:
+                gate.refused(places)
                 raise ForbiddenText(path, places)
 
     def _refuse_twin(self, path: WorkspacePath) -> None:

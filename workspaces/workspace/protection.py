@@ -61,7 +61,11 @@ class ForbiddenGate(Protocol):
         self, path: str, before: bytes | None, after: bytes | None, /, *, take_pass: bool
     ) -> Sequence[ForbiddenPlace]:
         """Return the forbidden places that a change of a file brings. With `take_pass`, a rule that may pass
-        once has passed."""
+        once has passed, if nothing else of the change is forbidden."""
+        ...
+
+    def refused(self, places: Sequence[ForbiddenPlace]) -> None:
+        """Count that a change was refused because of these places."""
         ...
 
     def mended(self, before: bytes | None, after: bytes) -> bytes | None:
@@ -80,6 +84,9 @@ class OpenGate:
 
     def changed(self, *_change: object, take_pass: bool) -> Sequence[ForbiddenPlace]:  # noqa: ARG002 - it finds nothing
         return ()
+
+    def refused(self, places: Sequence[ForbiddenPlace]) -> None:
+        pass
 
     def mended(self, before: bytes | None, after: bytes) -> bytes | None:  # noqa: ARG002 - as it is
         return after

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from workspaces.accounts.user import Users
     from workspaces.clock import Clock
     from workspaces.forgetting.gate import ForbiddenTexts
+    from workspaces.home.account_trash import AccountTrash
     from workspaces.home.forbidding import Forbidding
     from workspaces.home.workspaces import Workspaces
     from workspaces.ids import WorkspaceId
@@ -167,6 +168,12 @@ class PrincipalServices:
         from workspaces.home.forbidding import Forbidding
 
         return Forbidding(self.forbidden, self.workspaces, self.principal)
+
+    @lazily
+    def trash(self) -> AccountTrash:
+        from workspaces.home.account_trash import AccountTrash
+
+        return AccountTrash(self.principal, self.settings.home, self.workspaces, self.clock)
 
     @lazily
     def forgettings(self) -> Forgettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,6 @@ from harness.cli.console.console import (
     say,
 )
 
-if TYPE_CHECKING:
-    from harness.harness import Harness
-    from workspaces.home.account_trash import AccountTrash
-
 app = typer.Typer(help="Deleted workspaces: list, restore or remove them.", no_args_is_help=True)
 
 
@@ -35,7 +31,7 @@ def register(into: typer.Typer) -> None:
 def list_(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List the deleted workspaces of the account that are still on this machine."""
     with opened(home, as_json=as_json) as harness:
-        documents = [trashed.as_json() for trashed in _trash(harness).list()]
+        documents = [trashed.as_json() for trashed in harness.rooms.trash.list()]
     if as_json:
         print_json({"trash": documents})
         return
@@ -57,7 +53,7 @@ def restore(
 ) -> None:
     """Make a new workspace of a deleted one, with its files and its history."""
     with opened(home, as_json=as_json) as harness:
-        record = _trash(harness).restore(workspace, name=name)
+        record = harness.rooms.trash.restore(workspace, name=name)
     print_record(record.as_json(), as_json=as_json)
 
 
@@ -72,7 +68,7 @@ def empty(
 ) -> int:
     """Remove deleted workspaces of the account from this machine for good."""
     with opened(home, as_json=as_json) as harness:
-        trash = _trash(harness)
+        trash = harness.rooms.trash
         if not yes and not _agrees(len(trash.list())):
             return 1
         gone = trash.empty(older_than=timedelta(days=older_than))
@@ -90,12 +86,3 @@ def _agrees(count: int) -> bool:
         return False
     notes().print(f"Remove up to {count} deleted workspaces with their histories for good? (y/n)")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _trash(harness: Harness) -> AccountTrash:
-    from workspaces.home.account_trash import AccountTrash
-
-    rooms = harness.rooms
-    return AccountTrash(
-        rooms.principal.account_id, rooms.settings.home, rooms.workspaces, rooms.clock
-    )

@@ -20,7 +20,7 @@ from harness.cli.console.console import (
 
 if TYPE_CHECKING:
     from harness.harness import Harness
-    from workspaces.forgetting.rule import ForbiddenRule
+    from workspaces.storage.records import JsonObject
 
 app = typer.Typer(
     help="Texts, patterns and detectors that no write may bring.", no_args_is_help=True
@@ -68,39 +68,43 @@ def add(
     }
     given: dict[str, object] = {name: value for name, value in fields.items() if value is not None}
     with opened(home, as_json=as_json) as harness:
-        rule = harness.rooms.forbidding.forbid({**given, "forbidShort": forbid_short})
+        forbidding = harness.rooms.forbidding
+        (rule,) = forbidding.shown(forbidding.forbid({**given, "forbidShort": forbid_short}))
         publish(harness)
     if as_json:
-        print_json(rule.shown())
+        print_json(rule)
     else:
-        say(f"forbidden from now on: {rule.id}")
+        say(f"forbidden from now on: {rule['id']}")
 
 
 @app.command("list")
 def list_rules(home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List what is forbidden. A text is not shown: only a hash of it is stored."""
     with opened(home, as_json=as_json) as harness:
-        rules = harness.rooms.forbidding.list()
+        rules = harness.rooms.forbidding.shown(*harness.rooms.forbidding.list())
     if as_json:
-        print_json({"forbidden": [rule.shown() for rule in rules]})
+        print_json({"forbidden": rules})
         return
     rows = (
-        (rule.id, rule.kind, _subject(rule), rule.workspace_id or "all", rule.at[:16], rule.by)
+        (
+            *(rule["id"], rule["kind"], _subject(rule), rule["workspaceId"] or "all"),
+            *(rule["at"][:16], rule["by"], f"{rule['stopped']:,}"),
+        )
         for rule in rules
     )
-    print_table(("rule", "kind", "what", "workspace", "since (UTC)", "by"), rows)
+    print_table(("rule", "kind", "what", "workspace", "since (UTC)", "by", "stopped"), rows)
 
 
 @app.command()
 def lift(rule: RuleArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Forbid something no longer. What was forgotten stays forgotten."""
     with opened(home, as_json=as_json) as harness:
-        lifted = harness.rooms.forbidding.lift(rule)
+        (lifted,) = harness.rooms.forbidding.shown(harness.rooms.forbidding.lift(rule))
         publish(harness)
     if as_json:
-        print_json(lifted.shown())
+        print_json(lifted)
     else:
-        say(f"no longer forbidden: {lifted.id}")
+        say(f"no longer forbidden: {lifted['id']}")
 
 
 @app.command()
@@ -126,8 +130,7 @@ def publish(harness: Harness) -> None:
         harness.following.sync_if_reachable()
 
 
-def _subject(rule: ForbiddenRule) -> str:
-    if rule.tombstone is not None:
-        words = rule.tombstone.words
-        return f"{words} word{'s' if words > 1 else ''}"
-    return rule.pattern or rule.detector or ""
+def _subject(rule: JsonObject) -> str:
+    if "words" in rule:
+        return f"{rule['words']} word{'s' if rule['words'] > 1 else ''}"
+    return rule.get("pattern") or rule.get("detector") or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.web.pages.account import forget, keys, overview, sign_in, usage
+from harness.web.pages.account import forbid, forget, keys, overview, sign_in, trash, usage
 from harness.web.pages.agent import agent, blocks, conversation, decisions, prompt, runs
 from harness.web.pages.workspace import files, history, memory, problems, recall
 
@@ -12,6 +12,8 @@ PAGES = (
     usage.router,
     keys.router,
     forget.router,
+    forbid.router,
+    trash.router,
     memory.picker,
     memory.workspace_rows,
     memory.agent_rows,

@@ -37,6 +37,12 @@ def test_the_demo_home_has_something_of_everything(tmp_path: Path) -> None:
         assert len(rooms.runs.re_examinations(views[0].run.id)) == 2
         assert rooms.decisions.tally(views) == {"good": 1, "bad": 1, "hitRate": 0.5}
         assert len(rooms.blocks.list("agent", "gardener")) == 2
+        rules = rooms.forbidding.list()
+        assert [rule.kind for rule in rules] == ["detector", "text", "pattern"]
+        assert {rule: one.count for rule, one in rooms.forbidding.stops().items()} == {
+            rules[2].id: 1
+        }
+        assert [one.entry.name for one in rooms.trash.list()] == ["balcony"]
 
 
 def test_a_directory_that_holds_anything_is_refused(tmp_path: Path) -> None:

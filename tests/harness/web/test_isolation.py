@@ -44,6 +44,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/forbidden/{id}/allow"): Case("rule", {"workspace": "mine", "path": "a.md"}),
     ("GET", "/v1/forgettings/{id}"): Case("forgetting"),
     ("GET", "/forget/{id}"): Case("forgetting"),
+    ("POST", "/forbid/{id}/lift"): Case("rule", form={}),
+    ("POST", "/v1/trash/{id}/restore"): Case("trash", {"name": "mine"}),
+    ("DELETE", "/v1/trash/{id}"): Case("trash"),
+    ("POST", "/trash/{id}/restore"): Case("trash", form={"name": "mine"}),
+    ("POST", "/trash/{id}/remove"): Case("trash", form={"name": FOREIGN}),
     ("POST", "/accounts/me/users/{id}/keys"): Case("user", {}),
     ("GET", "/accounts/me/users/{id}"): Case("user"),
     ("PATCH", "/accounts/me/users/{id}"): Case("user", RECORD),
@@ -192,6 +197,11 @@ NOTHING_TO_NAME = {
     ("GET", "/forget"),
     ("POST", "/forget"),
     ("POST", "/forget/start"),
+    *((m, "/forbid") for m in ("GET", "POST")),
+    ("POST", "/forbid/keep"),  # tests/harness/web/pages/account/test_forbid.py
+    ("GET", "/v1/trash"),
+    ("GET", "/trash"),
+    ("POST", "/trash/empty"),  # tests/harness/web/pages/account/test_trash.py
     ("GET", "/healthz"),
     ("GET", "/readyz"),
     ("GET", "/metrics"),
@@ -244,6 +254,9 @@ def furnished(caller: Caller) -> dict[str, str]:
     made["webhook"] = post("/v1/webhooks", hook)
     made["rule"] = post("/v1/forbidden", {"detect": "cards"}, 201)
     made["forgetting"] = post("/v1/forgettings", {"text": "nobody said this at all"}, 202)
+    gone = post("/accounts/me/workspaces", {"name": f"{FOREIGN} deleted"})["id"]
+    caller("DELETE", f"/accounts/me/workspaces/{gone}")
+    (made["trash"],) = caller.list("/v1/trash", "trash")
     made["run"] = post(f"/api/agents/{agent['id']}/runs", {"prompt": FOREIGN}, 202)
     chain = {"agents": [agent["id"]], "task": FOREIGN}
     made["chain"] = post("/v1/chains", chain, 202)

@@ -166,6 +166,8 @@ IDS = {
     "/accounts/me/workspaces/{id}": "workspace",
     "/v1/forbidden/{id}": "rule",
     "/v1/forbidden/{id}/allow": "rule",
+    "/v1/trash/{id}": "trash",
+    "/v1/trash/{id}/restore": "trash",
     "/api/memories/{id}": "memory",
     "/api/conversations/{id}": "archive",
 }
@@ -225,6 +227,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
     """One of everything."""
     workspace = caller.workspace()
     caller.file(workspace, "a.md", b"one\n")
+    caller("DELETE", f"/accounts/me/workspaces/{caller.workspace('deleted')}")
     mounts = [{"name": "w", "workspaceId": workspace}]
     post = caller.post
     agent = post("/accounts/me/agents", {"name": "a", "config": {"workspaces": mounts}})["id"]
@@ -236,6 +239,7 @@ def furnished(site: Site, caller: Caller) -> dict[str, str]:
         "archive": told["conversation"]["id"],
         "workspace": workspace,
         "webhook": post("/v1/webhooks", HOOK)["id"],
+        "trash": caller.list("/v1/trash", "trash")[0]["id"],
         "rule": post("/v1/forbidden", {"detect": "cards"})["id"],
         "forgetting": post("/v1/forgettings", {"text": "nobody said this at all"}, 202)["id"],
         "key": post("/accounts/me/keys", {})["id"],

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from workspaces.accounts.account import default_owner
+from workspaces.accounts.principal import Principal
 from workspaces.clock import ManualClock
-from workspaces.errors import AlreadyExists, Busy, NotFound
+from workspaces.errors import AlreadyExists, Busy, NotFound, Refused
 from workspaces.home.account_trash import AccountTrash, empty_old
 from workspaces.home.deletion_hold import hold_off_deletions
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, begin_disposal, trash_entries
-from workspaces.home.workspaces import Workspaces
-from workspaces.ids import AccountId, namespace
+from workspaces.home.workspaces import Workspaces, private_to_user
+from workspaces.ids import AccountId, UserId, namespace
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.timestamp import stamp_of
 
 
 @pytest.fixture
-def opened(home: Home, clock: ManualClock) -> tuple[Workspaces, AccountTrash]:
-    records = MemoryRecords(clock)
-    owner = default_owner(records, clock)
+def records(clock: ManualClock) -> MemoryRecords:
+    return MemoryRecords(clock)
+
+
+@pytest.fixture
+def owner(records: MemoryRecords, clock: ManualClock) -> Principal:
+    return default_owner(records, clock)
+
+
+@pytest.fixture
+def opened(
+    owner: Principal, records: MemoryRecords, home: Home, clock: ManualClock
+) -> tuple[Workspaces, AccountTrash]:
     workspaces = Workspaces(owner, home, records, clock, template=lambda _: {})
-    return workspaces, AccountTrash(owner.account_id, home, workspaces, clock)
+    return workspaces, AccountTrash(owner, home, workspaces, clock)
 
 
 def deleted(workspaces: Workspaces, name: str, text: str) -> str:
@@ -116,12 +128,47 @@ def test_the_task_leaves_changes_that_never_reached_another_machine(
     assert [entry.name for entry in trash_entries(home)] == ["b"]
 
 
+def test_one_is_removed_by_the_name_of_its_directory_alone(
+    opened: tuple[Workspaces, AccountTrash], clock: ManualClock
+) -> None:
+    workspaces, trash = opened
+    for text in ("old\n", "new\n"):
+        deleted(workspaces, "notes", text)
+        clock.advance(1)
+    old, new = trash.list()
+    assert old.size().files == 1 and old.size().bytes == old.as_json()["bytes"] > len("old\n")
+    for wrong in ("notes", old.entry.id, str(old.entry.place), "..", ""):
+        with pytest.raises(NotFound):
+            trash.remove(wrong)
+    assert trash.remove(old.name) == old
+    assert trash.list() == [new] and not old.entry.place.exists()
+
+
+def test_what_was_private_to_another_user_can_be_removed_and_not_restored(
+    opened: tuple[Workspaces, AccountTrash], owner: Principal, home: Home, clock: ManualClock
+) -> None:
+    workspaces, trash = opened
+    stamp = stamp_of(clock.now())
+    for user in ("usr_other", owner.user_id):
+        name = namespace(owner.account_id, private_to_user(UserId(user)))
+        begin_disposal(
+            home, name, TrashEntry(home.trash(name, stamp), f"user:{user}", f"user:{user}", "here")
+        )
+    other, own = sorted(trash.list(), key=lambda one: one.entry.id != "user:usr_other")
+    assert (trash.is_readable(other), trash.is_readable(own)) == (False, True)
+    with pytest.raises(Refused, match="private to another user"):
+        trash.restore("user:usr_other")
+    assert trash.restore(own.name, name="mine").name == "mine"
+    assert trash.remove(other.name) == other and workspaces.record("mine")
+
+
 def test_the_trash_of_another_account_is_not_listed(
-    opened: tuple[Workspaces, AccountTrash], home: Home, clock: ManualClock
+    opened: tuple[Workspaces, AccountTrash], owner: Principal, home: Home, clock: ManualClock
 ) -> None:
     workspaces, trash = opened
     deleted(workspaces, "notes", "x\n")
-    other = AccountTrash(AccountId("acct_other"), home, workspaces, clock)
+    stranger = replace(owner, account_id=AccountId("acct_other"))
+    other = AccountTrash(stranger, home, workspaces, clock)
     assert len(trash.list()) == 1 and other.list() == [] and other.empty() == []
     with pytest.raises(NotFound):
         other.restore("notes")

@@ -132,6 +132,9 @@ class Gate:
         del take_pass
         return []
 
+    def refused(self, _places: object) -> None:
+        raise AssertionError("nothing is refused")
+
     def mended(self, _before: bytes | None, after: bytes) -> bytes | None:
         return after.replace(SECRET.encode(), MARK.encode())
 

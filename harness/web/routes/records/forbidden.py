@@ -19,6 +19,7 @@ from harness.web.http.route_docs import (
     schema_of,
     takes,
 )
+from workspaces.forgetting.rule import ForbiddenRule
 from workspaces.home.forbidding import NewPass, NewRule
 from workspaces.validation import StrictModel
 
@@ -44,6 +45,10 @@ class RuleDocument(StrictModel):
     is_lifted: bool
     forgetting_id: str | None
     """The forgetting that made it."""
+    stopped: int
+    """How often it has refused a write or marked a message in this home."""
+    stopped_at: str | None
+    """When it did so last."""
     words: int | None = None
     """The number of words of a text, at most 32."""
     pattern: str | None = None
@@ -64,6 +69,8 @@ EXAMPLE: JsonObject = {
     "workspaceId": None,
     "isLifted": False,
     "forgettingId": None,
+    "stopped": 2,
+    "stoppedAt": "2026-11-19T09:12:44.018274Z",
     "pattern": "ACME-[0-9]{6}",
 }
 PASS: JsonObject = {"workspace": "notes", "path": "MEMORY.md"}
@@ -83,7 +90,7 @@ def forbid(caller: Caller, fields: Fields) -> Json:
     Whoever writes it from now on gets 422 `forbidden_text`. What is there already stays. Of a `text` only a
     keyed hash of its words is stored. It has at least 3 words or 12 letters, unless `forbidShort`.
     """
-    return Json(caller.forbidding.forbid(fields).shown(), 201)
+    return Json(_document(caller, caller.forbidding.forbid(fields)), 201)
 
 
 @router.get(
@@ -93,7 +100,8 @@ def forbid(caller: Caller, fields: Fields) -> Json:
 )
 def list_forbidden(caller: Caller) -> Json:
     """List the rules of the account, oldest first. Those of texts are without the text."""
-    return Json(whole("forbidden", (rule.shown() for rule in caller.forbidding.list())))
+    forbidding = caller.forbidding
+    return Json(whole("forbidden", forbidding.shown(*forbidding.list())))
 
 
 @router.delete(
@@ -103,7 +111,7 @@ def list_forbidden(caller: Caller) -> Json:
 )
 def lift_rule(caller: Caller, rule_id: RuleId) -> Json:
     """Forbid something no longer. What was forgotten stays forgotten."""
-    return Json(caller.forbidding.lift(rule_id).shown())
+    return Json(_document(caller, caller.forbidding.lift(rule_id)))
 
 
 @router.post(
@@ -116,3 +124,8 @@ def allow_once(caller: Caller, rule_id: RuleId, fields: Fields) -> Json:
     """Let the next change of one file pass a rule, because it is a false alarm. It counts for ten minutes."""
     caller.forbidding.allow(rule_id, fields)
     return Json({"allowed": True})
+
+
+def _document(caller: Caller, rule: ForbiddenRule) -> JsonObject:
+    (document,) = caller.forbidding.shown(rule)
+    return document

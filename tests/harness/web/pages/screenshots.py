@@ -1,6 +1,6 @@
 """Pictures of each page of the demo home: `make screenshots`.
 
-Five of them go into docs/images, for the README and the guides. The others go into build/screenshots.
+Six of them go into docs/images, for the README and the guides. The others go into build/screenshots.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from harness.presentation.demo_home import make_demo_home
 from tests.harness.web.pages.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.harness.web.pages.browser.stage import Stage
 
 ROOT = Path(__file__).parents[4]
-IN_DOCS = {"overview", "memory", "agent", "file", "decision"}
+IN_DOCS = {"overview", "memory", "agent", "file", "decision", "forbid"}
 BYTES_MAX = 150_000
 WIDTHS = (1200, 390)
 
@@ -62,6 +62,8 @@ def addresses(stage: Stage) -> dict[str, str]:
         "keys": "/keys",
         "users": "/users",
         "forget": "/forget",
+        "forbid": "/forbid",
+        "trash": "/trash",
         "sign-in": "/sign-in",
     }
 
@@ -78,6 +80,8 @@ def shoot(browser: Browser, stage: Stage, docs: Path, build: Path) -> None:
             page.get_by_role("button", name="Sign in").click()
             for name, path in addresses(stage).items():
                 page.goto(stage.url + path)
+                if name == "forbid":
+                    try_a_rule(page)
                 is_in_docs = scheme == "light" and width == WIDTHS[0] and name in IN_DOCS
                 file = (
                     docs / f"{name}.png" if is_in_docs else build / f"{name}-{width}-{scheme}.png"
@@ -86,6 +90,15 @@ def shoot(browser: Browser, stage: Stage, docs: Path, build: Path) -> None:
                 if is_in_docs and file.stat().st_size > BYTES_MAX:
                     sys.exit(f"{file} is larger than {BYTES_MAX} bytes")
             context.close()
+
+
+def try_a_rule(page: Page) -> None:
+    """Type a rule and a text, and wait until the page says what would be refused."""
+    page.get_by_label("Pattern or text").fill("[0-9]+ EUR")
+    page.get_by_label("Where").select_option(label="only in garden")
+    sample = "- seeds for 34 EUR, order SEED-204417\n- a new hose\n"
+    page.get_by_label("Try it on a text").fill(sample)
+    page.get_by_text("2 places would be refused").wait_for()
 
 
 def main() -> None:

@@ -119,6 +119,8 @@ def test_every_page_is_light_and_quick_in_a_full_home(
         "/decisions",
         "/usage",
         "/keys",
+        "/forbid",
+        "/trash",
     )
     limit = TIMES_HEALTH * least_s(ada, "/healthz") + MORE_S
     heavy: list[str] = []

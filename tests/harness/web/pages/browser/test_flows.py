@@ -235,3 +235,26 @@ def test_adding_and_editing_a_row(browser: Browser, stage: Stage, hands: Hands, 
         ("user.tone", "Short answers.", "manual", True),
         ("user.pet", "Two cats.", "manual", False),
     ]
+
+
+def test_a_rule_is_tried_while_it_is_typed_and_a_workspace_comes_back(
+    browser: Browser, stage: Stage
+) -> None:
+    rooms = stage.harness.rooms
+    rooms.workspaces.create("plans")
+    rooms.workspaces.delete("plans")
+    with Person.at(browser, stage, "keyboard", 390) as ada:
+        ada.signs_in("/forbid")
+        ada.types("Try it on a text", "order ACME-123456")
+        ada.types("Pattern or text", "ACME-[0-9]{6}")
+        ada.sees("1 place would be refused:")
+        assert rooms.forbidding.list() == []
+        ada.presses("button", "Forbid from now on")
+        ada.sees("Forbidden from now on.")
+        assert [rule.pattern for rule in rooms.forbidding.list()] == ["ACME-[0-9]{6}"]
+        ada.presses("link", "Trash")
+        ada.presses("summary", "Restore plans")
+        ada.types("Name", "old plans", exact=True)
+        ada.presses("button", "Restore plans under this name")
+        ada.sees("It is back")
+    assert rooms.workspaces.record("old plans")

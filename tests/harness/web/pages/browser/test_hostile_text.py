@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from urllib.parse import quote
 
@@ -109,10 +110,23 @@ def test_no_page_runs_or_shows_as_markup_what_strangers_wrote(
     for block_type in BLOCK_TYPES:
         text = whole.replace("\n", " ")[:3900]
         rooms.blocks.put(rooms.blocks.place_of(block_type, agent.id), text, UNCONDITIONAL, by=by)
+    rooms.forbidding.forbid({"match": re.escape(PAYLOADS[0])})
+    (place.root / f"{NAMES[-1]}.md".replace("/", "")).write_text(PAYLOADS[0])
+    rooms.workspaces.create(NAMES[-1])
+    rooms.workspaces.delete(NAMES[-1])
     base = f"/w/{place.record.id}"
     asked = quote(whole[:1500])
     pages = [
-        *("/", "/keys", "/users", "/usage", "/usage?by=agent", "/usage?by=conversation"),
+        *(
+            "/",
+            "/keys",
+            "/users",
+            "/forbid",
+            "/trash",
+            "/usage",
+            "/usage?by=agent",
+            "/usage?by=conversation",
+        ),
         *(f"/usage?by={one}" for one in ("user", "model", "purpose")),
         f"{base}/files",
         f"{base}/files/notes/all.md",
