@@ -281,7 +281,7 @@ class RuleRecords:
                 self._count_stop(self._stops_key(rule_id))
 
     def stops(self) -> dict[str, RuleStops]:
-        """Return how often each rule has stopped a text. A rule that never did is left out."""
+        """Return the stops of each rule that has stopped a text."""
         prefix = "forbidden-stops:"
         items = with_prefix(self._records, self._partition, prefix)
         return {

@@ -55,7 +55,7 @@ class TrashedWorkspace:
         }
 
     def size(self) -> TrashSize:
-        """Return what the directory holds. A file that goes meanwhile is not counted."""
+        """Return the size of the directory. A file that goes meanwhile is not counted."""
         files = size = 0
         kept = self.entry.files
         for directory, _, names in os.walk(self.entry.place):

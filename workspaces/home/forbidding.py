@@ -123,7 +123,7 @@ class Forbidding:
         return self.texts.records.list()
 
     def stops(self) -> dict[str, RuleStops]:
-        """Return how often each rule has refused a write or marked a message in this home."""
+        """Return the number of writes refused and messages marked in this home, by rule."""
         self.texts.records.check_right("see what is forbidden")
         return self.texts.records.stops()
 

@@ -107,7 +107,7 @@ def _rule(form: SentForm) -> dict[str, object]:
 
 
 def _tried(caller: PrincipalServices, form: SentForm) -> Tried:
-    """Return what would be refused of the text that is tried, by the drafted rule and by those that count."""
+    """Return the parts of the text that the drafted rule would refuse, or those that count already."""
     text = form.lines("sample")
     if len(text) > TRIED_CHARACTERS_MAX:
         raise OverLimit("sample", maximum=TRIED_CHARACTERS_MAX, actual=len(text), unit="characters")
@@ -124,7 +124,7 @@ def _tried(caller: PrincipalServices, form: SentForm) -> Tried:
 
 
 def _told(failure: Failure) -> Told:
-    """Return what is said of a refused form, and beside which field."""
+    """Return the sentence about a refused form, and the field beside which it stands."""
     field = "what"
     if isinstance(failure, NotFound) and failure.what == "workspace":
         field = "workspace"
