@@ -92,6 +92,10 @@ class RuleSet:
                     found.append(place)
         return merged_places(found)
 
+    def marked(self, text: str) -> str:
+        """Return the text with a mark in the place of each forbidden one."""
+        return with_marks(text, self.find(text))
+
     @cached_property
     def words_max(self) -> int:
         """The words of the longest window of a tombstone. 0 without tombstones."""

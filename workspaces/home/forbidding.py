@@ -146,7 +146,7 @@ class Forbidding:
             return
         for record in self._workspaces.list():
             with suppress(Failure):
-                for problem in self._workspaces.open(record).scan().problems:
+                for problem in self._workspaces.open(record).tree.scan().problems:
                     if problem.kind == "forbidden":
                         yield HeldBackFile(record, problem.path, problem.places)
 
@@ -175,13 +175,13 @@ class Forbidding:
         self.texts.records.check_right("let a text pass")
         new = parse(NewPass, fields)
         workspace = self._workspaces.get(new.workspace)
-        problems = (one for one in workspace.scan().problems if one.kind == "forbidden")
+        problems = (one for one in workspace.tree.scan().problems if one.kind == "forbidden")
         places = next((one.places for one in problems if one.path == new.path), ())
         if not places:
             raise NotFound("held-back file", new.path)
         for rule_id in {place.rule_id for place in places}:
             self.texts.records.pass_once(rule_id, workspace.record.id, new.path)
-        workspace.commit_edits()
+        workspace.edits.commit()
 
     def _workspace_id(self, reference: str | None) -> str | None:
         return None if reference is None else self._workspaces.record(reference).id
