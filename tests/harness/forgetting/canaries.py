@@ -193,7 +193,7 @@ def _other_files(garden: Garden) -> None:
     old.write("a.md", f"{put('a file in the trash')}\n", by=rooms.principal.author("api"))
     old.write("b.md", f"{put('a history in the trash')}\n", by=rooms.principal.author("api"))
     old.delete("b.md", by=rooms.principal.author("api"))
-    if old.remote is not None:
+    if old.edits.remote is not None:
         rooms.workspaces.sync("old").run()
     rooms.workspaces.delete("old")
     notes = rooms.workspaces.get("notes")
