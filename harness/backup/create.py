@@ -163,7 +163,7 @@ class _Run:
     def records(self, file: Path) -> None:
         """Copy the records, unless they are those of the last backup."""
         before = self._last.snapshot.records_signature if self._last else ()
-        known = self._reader.known(RECORDS)
+        known = self._reader.known.get(RECORDS)
         if isinstance(known, ListedFile) and is_same(before, signature_of(file)):
             self._signature, self._listed[RECORDS] = before, known
             return

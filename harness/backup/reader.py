@@ -57,7 +57,7 @@ class HomeReader:
         """The paths that cannot be in a backup: links, sockets and the like."""
         self._root = root
         self._writer = writer
-        self._known = known
+        self.known = known
         self._on_bytes = on_bytes
 
     def take(
@@ -77,7 +77,7 @@ class HomeReader:
         Raises: Unavailable.
         """
         parent, _, name = path.rpartition("/")
-        walk = _Walk(self, lambda at: earlier.get(at) or self._known.get(at), leaves_out, one_link)
+        walk = _Walk(self, lambda at: earlier.get(at) or self.known.get(at), leaves_out, one_link)
         try:
             with _opened(self._root / parent, _DIRECTORY) as directory:
                 walk.entry(directory, name, path, 0)
@@ -85,9 +85,6 @@ class HomeReader:
             if error.errno not in _GONE:
                 raise as_failure(error, path) from error
         return walk.listed
-
-    def known(self, path: str) -> Listed | None:
-        return self._known.get(path)
 
     def made(self, path: str, data: bytes) -> ListedFile:
         """Return a file that was made for the backup."""

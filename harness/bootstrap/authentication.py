@@ -46,7 +46,7 @@ class Access:
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._sessions = BrowserSessions(application.records, application.clock)
+        self.sessions = BrowserSessions(application.records, application.clock)
 
     def principal_of(self, secret: str, *, as_user: str | None = None) -> Principal:
         """Return the principal that this secret acts as. `as_user` is a user's id, or the id that a platform
@@ -70,11 +70,7 @@ class Access:
         home = self._application.settings.home
         kind: SecretKind = "start" if is_start_token(home, secret) else "key"
         digest = _digest(secret) if kind == "start" else key_hash(secret)
-        return self._sessions.create(kind, digest)
-
-    def sign_out(self, session_id: str) -> None:
-        """End a session. It does not matter if it has ended already."""
-        self._sessions.end(session_id)
+        return self.sessions.create(kind, digest)
 
     def principal_of_session(self, session_id: str, *, as_user: str | None = None) -> Principal:
         """Return the principal of a session: that of the secret with which it began.
@@ -82,7 +78,7 @@ class Access:
         Raises: Unauthorized when the session has ended, or its key was revoked.
         """
         application = self._application
-        session = self._sessions.find(session_id)
+        session = self.sessions.find(session_id)
         if session is None:
             raise Unauthorized
         if session.kind == "key":

@@ -218,7 +218,7 @@ def _machines(application: Application) -> Finding:
     if isinstance(seen.entry, Tombstone):
         remedy = "`harness account rm` removes the rest of it on this machine"
         return Finding("machines", "broken", "the account was deleted on another machine", remedy)
-    troubles = services.registry_sync.troubles()
+    troubles = services.registry_sync.state.troubles()
     if troubles:
         detail = "; ".join(f"{one.name}: {one.reason}" for one in troubles)
         return Finding("machines", "note", detail, troubles[0].remedy)

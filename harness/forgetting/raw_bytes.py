@@ -50,27 +50,23 @@ class RawSearch:
 
     def __init__(self, text: str) -> None:
         words = words_of(text).texts
-        self._matcher = Matcher([tombstone_of(text, _KEY, allow_short=True)], _KEY)
+        self.matcher = Matcher([tombstone_of(text, _KEY, allow_short=True)], _KEY)
         self._letters = "" if is_short(words) else _letters_of(text)
 
     def in_directory(self, directory: Path) -> Iterator[RawPlace]:
         """Yield every file and every git object below a directory that holds the text, and every name."""
         for file in files_below(directory):
             name = str(file.relative_to(directory))
-            if all_places(name, self._matcher):
+            if all_places(name, self.matcher):
                 yield RawPlace("the name of a file")
             with suppress(OSError):
                 if self.is_in(file.read_bytes()):
-                    yield RawPlace(self._matcher.replaced(name))
+                    yield RawPlace(self.matcher.replaced(name))
         for git in sorted(directory.rglob("*.git")):
             with suppress(Failure):
                 for one in objects_of(git):
                     if one.kind != "tree" and self._is_in_bytes(one.data):
                         yield RawPlace(f"{git.relative_to(directory)}, {one.kind} {one.id[:12]}")
-
-    def without(self, name: str) -> str:
-        """Return a name without the text."""
-        return self._matcher.replaced(name)
 
     def is_in(self, data: bytes) -> bool:
         """Return True if the bytes hold the text, as they are or compressed."""
@@ -85,7 +81,7 @@ class RawSearch:
 
     def _is_in_text(self, text: str) -> bool:
         if not self._letters:
-            return bool(all_places(text, self._matcher))
+            return bool(all_places(text, self.matcher))
         plain = without_escapes(text) if "\\" in text else ""
         return self._letters in _letters_of(text) or self._letters in _letters_of(plain)
 

@@ -72,7 +72,7 @@ def _in_bucket(forgettings: Forgettings, place: SharedBucket, search: RawSearch)
     for one in place.held(account_id, names, owners):
         if search.is_in(one.name.encode()) or search.is_in(one.data):
             version = f", version {one.version}" if one.version else ""
-            yield f"{place.location}: {search.without(one.name)}{version}"
+            yield f"{place.location}: {search.matcher.replaced(one.name)}{version}"
 
 
 def _reported(forgettings: Forgettings, report: str) -> tuple[str, set[str]]:

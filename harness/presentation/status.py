@@ -242,7 +242,7 @@ def _machines(harness: Harness) -> Iterator[StatusRow]:
             yield StatusRow(
                 "records", "pending", text, "`harness sync` publishes them", {"names": pending}
             )
-        for trouble in registry_sync.troubles():
+        for trouble in registry_sync.state.troubles():
             facts = {"name": trouble.name}
             yield StatusRow(
                 "records", "problem", f"{trouble.name}: {trouble.reason}", trouble.remedy, facts

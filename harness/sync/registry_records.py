@@ -130,8 +130,10 @@ class WorkspaceAdapter:
     def remove_local(self, there: RegistryEntry) -> TrashEntry | None:
         workspace_id = WorkspaceId(there.id)
         if isinstance(there, Tombstone):
-            return self.workspaces.move_to_trash(workspace_id, why="elsewhere", name=there.name)
-        return self.workspaces.move_to_trash(workspace_id, why="over")
+            return self.workspaces.disposal.move_to_trash(
+                workspace_id, why="elsewhere", name=there.name
+            )
+        return self.workspaces.disposal.move_to_trash(workspace_id, why="over")
 
     def _is_here(self, kind: str, owner_id: str) -> bool:
         get: Callable[[str], object] = self.agents.get if kind == "agent" else self.users.get

@@ -146,7 +146,7 @@ class RegistrySync:
         very record store; the registry then serves only machines that join.
         """
         self._registry = registry
-        self._state = state
+        self.state = state
         self._home = home
         self._clock = clock
         self._adapters = adapters
@@ -165,7 +165,7 @@ class RegistrySync:
         lock = WriterLock(self._home.records_lock(self._registry.account_id))
         with lock.hold("another sync of the records"):
             result = self._run_rounds()
-        self._state.stop_waiting()
+        self.state.stop_waiting()
         self._last_at = self._clock.monotonic()
         self._heard()
         return result
@@ -191,13 +191,13 @@ class RegistrySync:
 
     def publish_pending(self) -> None:
         """Publish pending changes at the end of other work, unless an attempt failed a moment ago."""
-        if not self._state.is_waiting and self.pending():
-            self._state.wait(self._clock.now())
+        if not self.state.is_waiting and self.pending():
+            self.state.wait(self._clock.now())
             self.sync_if_reachable()
 
     def pending(self) -> list[str]:
         """Return the names of records that were not published yet. Makes no request."""
-        rows = self._state.all()
+        rows = self.state.all()
         names: list[str] = []
         for kind in KINDS:
             here = self._adapters[kind].here()
@@ -222,12 +222,8 @@ class RegistrySync:
         local = self._adapters["workspace"].here().get(workspace_id)
         if seen is None or local is None:
             return False
-        action = self._action(*named, self._state.all().get(named), local, seen)
+        action = self._action(*named, self.state.all().get(named), local, seen)
         return isinstance(action, RemoveLocal)
-
-    def troubles(self) -> list[Trouble]:
-        """Return the troubles of the last pass."""
-        return self._state.troubles()
 
     def offered(self) -> list[Offer]:
         """Return the shared workspaces of the account, whether they are on this machine or not."""
@@ -272,10 +268,6 @@ class RegistrySync:
             self._adapters["workspace"].apply(offer.record, None)
         return offer.id, self.sync()
 
-    def forget(self) -> None:
-        """Delete the stored sync state, because the account is being deleted."""
-        self._state.erase()
-
     def _run_rounds(self) -> SyncResult:
         result = SyncResult()
         for _ in range(ROUNDS_MAX):
@@ -287,7 +279,7 @@ class RegistrySync:
             if not any(has_more):
                 break
         self._remove_leftovers(result)
-        self._state.save_troubles(result.troubles)
+        self.state.save_troubles(result.troubles)
         return result
 
     # Compare and decide.
@@ -296,7 +288,7 @@ class RegistrySync:
         self, result: SyncResult
     ) -> list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]]:
         """Return the actions of a round, each with the local record that it was decided from."""
-        rows = self._state.all()
+        rows = self.state.all()
         here: dict[RegistryKind, Mapping[str, RecordJson | None]] = {
             k: self._adapters[k].here() for k in KINDS
         }
@@ -413,20 +405,20 @@ class RegistrySync:
         match action:
             case Publish(entry, expect):
                 token = self._registry.write(kind, entry, expect=expect)
-                self._state.mark_synced(kind, StoredEntry(entry, token))
+                self.state.mark_synced(kind, StoredEntry(entry, token))
                 result.published.append(_label(kind, entry_id, entry.record))
                 return False
             case PublishDeletion(was):
                 name = _label(kind, entry_id, was.record if isinstance(was, LiveEntry) else None)
                 now = stamp_of(self._clock.now())
-                self._state.mark_synced(
+                self.state.mark_synced(
                     kind, self._registry.write_tombstone(kind, entry_id, name, now)
                 )
                 result.published.append(name)
                 return False
             case Apply(record, there, clashes):
                 adapter.apply(record, local)
-                self._state.mark_synced(kind, there)
+                self.state.mark_synced(kind, there)
                 name = _label(kind, entry_id, record)
                 result.applied.append(name)
                 result.clashes += [f"{name}: {clash}" for clash in clashes]
@@ -437,14 +429,14 @@ class RegistrySync:
                 if isinstance(there.entry, Tombstone):
                     if kind == "workspace":  # this machine may have written to S3 meanwhile
                         self._sweep(there)
-                    self._state.mark_synced(kind, there)
+                    self.state.mark_synced(kind, there)
                     result.deleted.append(_label(kind, entry_id, local))
                 return True
             case MarkSynced(there):
-                self._state.mark_synced(kind, there)
+                self.state.mark_synced(kind, there)
                 return False
             case DropEntry():
-                self._state.forget(kind, entry_id)
+                self.state.forget(kind, entry_id)
                 return False
             case _:
                 assert_never(action)
@@ -453,7 +445,7 @@ class RegistrySync:
         """Finish removals of local workspaces that were interrupted."""
         workspaces = self._adapters["workspace"]
         here = workspaces.here()
-        for (kind, entry_id), row in self._state.all().items():
+        for (kind, entry_id), row in self.state.all().items():
             if kind == "workspace" and isinstance(row.entry, Tombstone) and entry_id not in here:
                 entry = workspaces.remove_local(row.entry)
                 result.trashed += [entry] if entry else []

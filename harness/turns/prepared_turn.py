@@ -117,7 +117,7 @@ def prepare_turn(
         first=first,
         entries=tuple(one for one in window.entries if one.number >= first and one.is_said),
         instructions=_instructions(dependencies, conversation, event),
-        reminder="" if is_resumed or event is None else memory.reminder(event.message.text),
+        reminder="" if is_resumed or event is None else memory.reminders.of(event.message.text),
         price=_price(dependencies, agent, model.name),
         asides=tuple(one for one in window.entries if one.number >= first and not one.is_said),
         shown=_shown(dependencies, conversation, event, first),

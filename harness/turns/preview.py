@@ -79,7 +79,7 @@ def preview(
             stamp_of(now),
             _NEXT,
             user(message),
-            reminder=memory.reminder(message),
+            reminder=memory.reminders.of(message),
         )
         window = replace(window, entries=(*window.entries, said))
     return build_request(sources, shown, window, tools, at=now, running=_NEXT)

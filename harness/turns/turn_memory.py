@@ -34,10 +34,6 @@ class TurnMemory:
         opened = map(self.reminders.blocks.opened, {*self.core.places, *self.reminders.places})
         return [workspace for workspace in opened if workspace is not None]
 
-    def reminder(self, message: str) -> str:
-        """Return the reminder beside a message; empty without one."""
-        return self.reminders.of(message)
-
 
 def turn_memory(blocks: Blocks, agent: AgentRecord, policy: MemoryPolicy) -> TurnMemory:
     return TurnMemory(

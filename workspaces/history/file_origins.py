@@ -75,12 +75,9 @@ class FileOrigins:
 
     def __init__(self, file: Path, history: History) -> None:
         """`file` is the namespace's search database. Other caches of what files say lie there too."""
+        self.file = file
         self._database = RebuildableDatabase(file, connect)
         self._history = history
-
-    @property
-    def file(self) -> Path:
-        return self._database.file
 
     def origin_of(self, path: WorkspacePath) -> FileOrigin:
         """Return the origin of a file of the newest revision.

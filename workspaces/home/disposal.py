@@ -58,7 +58,9 @@ class Disposal:
         self._open = open_workspace
         self._release = release
 
-    def of(self, workspace_id: WorkspaceId, *, why: Why, name: str = "") -> TrashEntry | None:
+    def move_to_trash(
+        self, workspace_id: WorkspaceId, *, why: Why, name: str = ""
+    ) -> TrashEntry | None:
         """Move the local files of a deleted workspace to the trash, also those that were never pushed.
 
         `name` is the name of the workspace, for the case that its record no longer exists. Return None if

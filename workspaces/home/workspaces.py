@@ -37,7 +37,6 @@ from workspaces.home.cards import Cards
 from workspaces.home.disposal import Disposal
 from workspaces.home.layout import Home
 from workspaces.home.opening import open_tree
-from workspaces.home.trash import TrashEntry, Why
 from workspaces.home.unreachable import SET_PLACE, Unreachable, UnreachableFiles
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
 from workspaces.remote.bucket import SharedBucket
@@ -111,7 +110,7 @@ class Workspaces:
         self._private_catalog = Catalog(
             WORKSPACES, partition, records, clock, check=self._check_config
         )
-        self._disposal = Disposal(
+        self.disposal = Disposal(
             principal.account_id,
             home,
             self._catalog,
@@ -287,17 +286,11 @@ class Workspaces:
             raise Forbidden("delete workspaces")
         record = self._catalog.get(reference)
         tombstone = self._write_tombstone(record) if record.is_shared else None
-        trashed = self._disposal.of_record(record, "here")
+        trashed = self.disposal.of_record(record, "here")
         if tombstone is not None:
             with suppress(Failure):  # the next machine that syncs continues
                 self.sweep(tombstone)
         return trashed.place
-
-    def move_to_trash(
-        self, workspace_id: WorkspaceId, *, why: Why, name: str = ""
-    ) -> TrashEntry | None:
-        """Move the local files of a deleted workspace to the trash. See `Disposal.of`."""
-        return self._disposal.of(workspace_id, why=why, name=name)
 
     def sweep(self, stored: StoredEntry) -> None:
         """Delete the objects of a deleted workspace from the bucket, and mark its tombstone as swept."""
@@ -452,7 +445,7 @@ class Workspaces:
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
             return RemoteWorkspace(record, name, UnreachableFiles())
-        blobs = self._place.file_listing(name, bytes_max=quota.file_bytes, names_max=quota.files)
+        blobs = self._place.store.below(name, bytes_max=quota.file_bytes, names_max=quota.files)
         return RemoteWorkspace(record, name, blobs)
 
     def _new_sync(self, workspace: Workspace, place: SharedBucket) -> Sync:
@@ -462,7 +455,7 @@ class Workspaces:
 
         def check() -> None:
             """Check the server's support of conditions, once a day: servers rarely stop supporting them."""
-            today = f"{place.address()} {self._clock.now():%Y-%m-%d}"
+            today = f"{place.store.address()} {self._clock.now():%Y-%m-%d}"
             if baseline.fact("checked") != today:
                 place.check()
                 baseline.note("checked", today)
@@ -485,7 +478,7 @@ class Workspaces:
             workspace,
             place.files(name),
             baseline,
-            place=place.address,
+            place=place.store.address,
             check=check,
             listing=listed,
             alone=lambda: lock.hold("sync"),

@@ -25,7 +25,6 @@ from workspaces.remote.registry import (
     accounts_in,
 )
 from workspaces.remote.registry import PREFIX as RECORDS_PREFIX
-from workspaces.remote.remote_workspace import FileListing
 from workspaces.remote.rule_exchange import RuleExchange
 from workspaces.remote.s3_capabilities import Capabilities, probe
 from workspaces.remote.tick_claim import TickClaims
@@ -108,38 +107,34 @@ class SharedBucket:
 
     def __init__(self, location: str, store: Prefix) -> None:
         self.location = location
-        self._store = store
+        self.store = store
         self._capabilities: Capabilities | None = None
         self._lock = threading.Lock()
 
     def files(self, namespace: Namespace) -> BlobStore:
         """Return the store with the files of one workspace."""
         return LeasedDelete(
-            RetryingBlobs(self._store.below(namespace), RETRIES),
-            self._store,
+            RetryingBlobs(self.store.below(namespace), RETRIES),
+            self.store,
             LEASE_PREFIX + namespace,
             is_needed=lambda: not self.capabilities().conditional_delete,
         )
 
-    def file_listing(self, namespace: Namespace, *, bytes_max: int, names_max: int) -> FileListing:
-        """Return a reader of one workspace's objects in place."""
-        return self._store.below(namespace, bytes_max=bytes_max, names_max=names_max)
-
     def history(self, namespace: Namespace) -> BlobStore:
         """Return the store with the head and the packs of one workspace's history."""
-        return RetryingBlobs(self._store.below(f"{HISTORY}/{namespace}"), RETRIES)
+        return RetryingBlobs(self.store.below(f"{HISTORY}/{namespace}"), RETRIES)
 
     def entries(self) -> BlobStore:
         """Return the store for values too large for a record, where the records are shared too."""
-        return RetryingBlobs(self._store.below(ENTRIES), RETRIES)
+        return RetryingBlobs(self.store.below(ENTRIES), RETRIES)
 
     def walk(self, namespace: Namespace, asked: Callable[[], None]) -> Iterator[Stat]:
-        return self._store.below(namespace).walk(asked=asked)
+        return self.store.below(namespace).walk(asked=asked)
 
     def sweep(self, namespace: Namespace) -> None:
         """Delete all files and the history of a deleted workspace. May be repeated."""
         for part in (namespace, f"{HISTORY}/{namespace}"):
-            below = RetryingBlobs(self._store.below(part), RETRIES)
+            below = RetryingBlobs(self.store.below(part), RETRIES)
             remove = partial(below.delete, expect=ANY)
             with ThreadPoolExecutor(SWEEP_THREADS) as pool:
                 list(pool.map(remove, [stat.name for stat in below.scan()]))
@@ -147,8 +142,8 @@ class SharedBucket:
     def erase_past(self, namespace: Namespace, paths: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier versions of some files, and of all that the
         history no longer names. May be repeated."""
-        files = self._store.below(namespace).erase_past(lambda name: name in paths)
-        past = self._store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
+        files = self.store.below(namespace).erase_past(lambda name: name in paths)
+        past = self.store.below(f"{HISTORY}/{namespace}").erase_past(lambda _: True)
         return ErasedPast(files.versions + past.versions, (*files.refused, *past.refused))
 
     def ended_workspaces(self, account_id: AccountId) -> dict[Namespace, str]:
@@ -170,7 +165,7 @@ class SharedBucket:
     def find_past(self, namespace: Namespace, is_held: Callable[[bytes], bool]) -> PastNames:
         """Return the files and the packs of a workspace of which a past version holds a text. This reads all
         past versions."""
-        files, history = self._store.below(namespace), self._store.below(f"{HISTORY}/{namespace}")
+        files, history = self.store.below(namespace), self.store.below(f"{HISTORY}/{namespace}")
         return PastNames(
             frozenset(one.name for one in files.past_data() if _holds(one, is_held)),
             frozenset(one.name for one in history.past_data() if _holds(one, is_held)),
@@ -179,14 +174,14 @@ class SharedBucket:
     def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier states of an account's records, and of the
         large values below some ids. May be repeated."""
-        records = self._store.below(f"{RECORDS_PREFIX}/{account_id}").erase_past(lambda _: True)
-        values = self._store.below(ENTRIES)
+        records = self.store.below(f"{RECORDS_PREFIX}/{account_id}").erase_past(lambda _: True)
+        values = self.store.below(ENTRIES)
         large = values.erase_past(lambda name: name.partition("/")[0] in owners)
         return ErasedPast(records.versions + large.versions, (*records.refused, *large.refused))
 
     def census(self, namespace: Namespace, paths: Collection[str]) -> ObjectCensus:
         """Count the objects that hold some files or the history of a workspace, without reading them."""
-        files, history = self._store.below(namespace), self._store.below(f"{HISTORY}/{namespace}")
+        files, history = self.store.below(namespace), self.store.below(f"{HISTORY}/{namespace}")
         return ObjectCensus(
             objects=sum(1 for stat in files.walk() if stat.name in paths),
             packs=sum(1 for stat in history.walk() if stat.name.endswith(PACK_SUFFIX)),
@@ -204,7 +199,7 @@ class SharedBucket:
             *(f"{ENTRIES}/{owner}" for owner in owners),
             f"{RECORDS_PREFIX}/{account_id}",
         ):
-            below = self._store.below(part)
+            below = self.store.below(part)
             for stat in below.walk():
                 with suppress(
                     NotFound, Refused
@@ -215,31 +210,28 @@ class SharedBucket:
 
     def registry(self, account_id: AccountId) -> Registry:
         """Return the registry of an account's records, which its machines share."""
-        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        below = self.store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return Registry(account_id, RetryingBlobs(below, RETRIES), below.walk)
 
     def ticks(self, account_id: AccountId) -> TickClaims:
         """Return the claims of an account's scheduled ticks, which its machines share."""
-        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        below = self.store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return TickClaims(RetryingBlobs(below, RETRIES))
 
     def rules(self, account_id: AccountId, records: RuleRecords) -> RuleExchange:
         """Return the exchange of what is forbidden between the machines of an account."""
-        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        below = self.store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return RuleExchange(RetryingBlobs(below, RETRIES), records)
 
     def machine_notes(self, account_id: AccountId) -> MachineNotes:
         """Return the notes of an account's machines."""
-        below = self._store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
+        below = self.store.below(f"{RECORDS_PREFIX}/{account_id}", bytes_max=ENTRY_BYTES_MAX)
         return MachineNotes(RetryingBlobs(below, RETRIES))
 
     def accounts(self) -> tuple[list[AccountId], list[InvalidEntry]]:
         """Return the accounts in this bucket, and the objects in their place that have no valid account
         id."""
-        return accounts_in(self._store.below(RECORDS_PREFIX).walk())
-
-    def address(self) -> str:
-        return self._store.address()
+        return accounts_in(self.store.below(RECORDS_PREFIX).walk())
 
     def ask(self) -> None:
         """Check that the store answers, by reading a name that no program writes.
@@ -247,7 +239,7 @@ class SharedBucket:
         Raises: Unavailable if the store does not answer a read.
         """
         with suppress(NotFound):
-            self._store.read(NEVER_WRITTEN)
+            self.store.read(NEVER_WRITTEN)
 
     def check(self) -> None:
         """Check that the store keeps its conditions.
@@ -267,11 +259,11 @@ class SharedBucket:
         """Return the capabilities of the store, probed once in each process."""
         with self._lock:
             if self._capabilities is None:
-                self._capabilities = probe(self._store)
+                self._capabilities = probe(self.store)
             return self._capabilities
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
 
 def _holds(past: PastData, is_held: Callable[[bytes], bool]) -> bool:

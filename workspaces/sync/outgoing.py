@@ -194,7 +194,7 @@ class Outgoing:
         try:
             if isinstance(action, PushDeletion):
                 return path, self._delete(path, base, action.expect)
-            data = read_cache.find(path)
+            data = read_cache.files.get(path)
             if data is None:
                 data = self._workspace.read(path).data
                 if version_of(data) != action.version:  # saved again since the survey

@@ -8,13 +8,10 @@ BYTES_MAX = 16 * 2**20
 
 class ReadCache:
     def __init__(self) -> None:
-        self._files: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
         self._bytes_left = BYTES_MAX
 
     def keep(self, path: str, data: bytes) -> None:
         if len(data) <= self._bytes_left:
             self._bytes_left -= len(data)
-            self._files[path] = data
-
-    def find(self, path: str) -> bytes | None:
-        return self._files.get(path)
+            self.files[path] = data

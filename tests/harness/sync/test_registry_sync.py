@@ -477,7 +477,7 @@ def test_a_name_clash_is_reported_and_renames_no_workspace(a: Laptop, b: Laptop)
     assert "already has this name" in told_by(b.follow())
     assert b.names() == {"notes", "plans"}
     assert b.harness.following is not None
-    assert [trouble.remedy for trouble in b.harness.following.troubles()] == [
+    assert [trouble.remedy for trouble in b.harness.following.state.troubles()] == [
         "rename one of the two"
     ]
     b.workspaces.patch("plans", {"name": "mine"})

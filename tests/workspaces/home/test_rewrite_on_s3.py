@@ -95,7 +95,7 @@ def test_versions_that_the_store_keeps_are_named(
         if b"a.md" in str(params["url_path"]).encode() and "versionId" in params["query_string"]:
             raise ClientError(REFUSED, "DeleteObject")
 
-    connected = place._store._bucket.connected()  # pyright: ignore[reportAttributeAccessIssue]
+    connected = place.store._bucket.connected()  # pyright: ignore[reportAttributeAccessIssue]
     connected.client.meta.events.register("before-call.s3.DeleteObject", refuse)
     done = forget(a)
     assert done.not_erased == ("a.md",)

@@ -108,13 +108,13 @@ def test_another_machine_moves_a_deleted_workspace_with_unpushed_files_to_its_tr
         stale.plan()
     assert not any(one.startswith("PUT") for one in prefix.asked[asked:])
     # the records are shared, so the record went with a's deletion: what is left is the tree
-    buried = b.workspaces.move_to_trash(record.id, why="elsewhere", name="notes")
+    buried = b.workspaces.disposal.move_to_trash(record.id, why="elsewhere", name="notes")
     assert buried is not None
     assert (buried.name, buried.unpushed) == ("notes", ("MEMORY.md", "new.md"))
     assert (buried.files / "new.md").read_text() == "never pushed\n"
     assert (buried.files / "MEMORY.md").read_text() == "edited offline\n"
     assert not b.root.exists()
-    assert b.workspaces.move_to_trash(record.id, why="elsewhere") is None
+    assert b.workspaces.disposal.move_to_trash(record.id, why="elsewhere") is None
 
 
 def test_the_trash_note_and_the_history_contain_unpushed_files(a: Replica) -> None:
@@ -123,7 +123,7 @@ def test_the_trash_note_and_the_history_contain_unpushed_files(a: Replica) -> No
     a.sync.run()
     a.put("MEMORY.md", "edited offline\n")
     a.put("new.md", "never pushed\n")
-    buried = a.workspaces.move_to_trash(a.workspace.record.id, why="elsewhere")
+    buried = a.workspaces.disposal.move_to_trash(a.workspace.record.id, why="elsewhere")
     assert buried is not None
     assert buried.unpushed == ("MEMORY.md", "new.md")
     assert list(trash_entries(a.home)) == [buried]
@@ -164,8 +164,8 @@ def test_an_interrupted_move_to_the_trash_is_completed(
 
             patched.setattr(Path, "rename", rename)
         with pytest.raises(Killed):
-            a.workspaces.move_to_trash(workspace_id, why="elsewhere")
-    a.workspaces.move_to_trash(workspace_id, why="elsewhere")
+            a.workspaces.disposal.move_to_trash(workspace_id, why="elsewhere")
+    a.workspaces.disposal.move_to_trash(workspace_id, why="elsewhere")
     assert not tree.exists()
     assert not a.home.history(a.workspace.namespace).exists()
     files = [
@@ -212,7 +212,7 @@ def test_a_user_key_cannot_delete_a_workspace_or_write_a_tombstone(
 def test_the_storage_setting_of_a_workspace_is_not_shared_in_the_registry(a: Replica) -> None:
     record = a.workspaces.patch("notes", {"config": {"quota": {"files": 5}}})
     assert shared_json(record)["config"] == {"quota": {"files": 5}}
-    a.workspaces.move_to_trash(record.id, why="elsewhere")
+    a.workspaces.disposal.move_to_trash(record.id, why="elsewhere")
     adopted = a.workspaces.adopt(shared_json(record), instead_of=None)
     assert adopted == record
 

@@ -48,7 +48,7 @@ async def sign_out(request: Request, form: Form) -> Response:
     del form  # its token was checked
     session_id = session_of(request)
     if session_id is not None:
-        await run_in_thread(access_of(request).sign_out, session_id)
+        await run_in_thread(access_of(request).sessions.end, session_id)
     answer = RedirectResponse(address_of(request, "/sign-in"), 303)
     answer.delete_cookie(cookie_name(request), path="/")
     return answer
