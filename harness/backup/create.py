@@ -43,6 +43,7 @@ from harness.runtime.settings import Settings, read_settings
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
 from workspaces.errors import Failure, Refused, WorkspaceBusy
+from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.home.deletion_hold import hold_off_deletions
 from workspaces.home.known_backups import note_backup
 from workspaces.home.layout import Home
@@ -121,6 +122,7 @@ def create(
             if records is not None and not files_only:
                 run.records(records)
             run.files()
+            run.rules(depot)
             created = run.finish(depot, has_records=not files_only)
             note_backup(settings.home, place, created.snapshot.stamp)
             return created
@@ -184,6 +186,13 @@ class _Run:
             self._listed |= self._reader.take(path)
         for file in sorted(self._home.root.glob("*.yaml")):
             self._listed |= self._reader.take(file.name)
+
+    def rules(self, depot: Depot) -> None:
+        """Tell all backups at this place what is forbidden by now."""
+        for account in self._application.accounts.list():
+            rules = RuleRecords(account.id, self._application.records, self._clock)
+            if entries := rules.entries():
+                depot.rules.publish(account.id, entries)
 
     def finish(self, depot: Depot, *, has_records: bool) -> Created:
         """Store the listing, and then the snapshot."""

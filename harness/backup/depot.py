@@ -30,6 +30,7 @@ from harness.backup.listing import (
 )
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, Refused
+from workspaces.home.known_backups import BackupRules
 from workspaces.home.layout import Home
 from workspaces.home.locations import blobs_at
 from workspaces.storage.blobs import BlobStore
@@ -61,6 +62,8 @@ class Depot:
     def __init__(self, store: BlobStore, place: str) -> None:
         self._store = store
         self.place = place
+        self.rules = BackupRules(store, place)
+        """What is forbidden now, whichever snapshot is restored."""
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
 

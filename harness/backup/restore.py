@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +24,9 @@ from harness.backup.depot import Depot, DepotContent, depot_at
 from harness.backup.listing import AGREED, RECORDS, ListedDirectory, ListedFile
 from harness.backup.records_copy import forget_the_past, is_unused
 from harness.bootstrap.adoption import no_server
-from harness.runtime.settings import has_own_values, read_settings
+from harness.bootstrap.composition import wire
+from harness.forgetting.forgetting import Forgetting
+from harness.runtime.settings import Settings, has_own_values, read_settings
 from workspaces.errors import OverLimit, Refused, Unavailable
 from workspaces.history.git.objects import ObjectId, sync_below
 from workspaces.home.layout import Home
@@ -58,6 +60,10 @@ class RestoredHome:
     """True if the home had settings of its own, which stay."""
     was_finished: bool = False
     """True if an interrupted restore was brought to its end."""
+    forgotten: int = 0
+    """Forgettings since that backup whose texts were taken out again."""
+    left: tuple[str, ...] = ()
+    """Why a forgetting is not done yet. Its job goes on."""
 
 
 def restore(
@@ -79,7 +85,7 @@ def restore(
     with no_server(target):
         staged = target.root / "staging" / "restore"
         if (staged / _MARK).exists() and _is_waiting(target, staged):
-            return _move_in(target, staged, was_finished=True)
+            return _forget(_move_in(target, staged, was_finished=True))
         snapshot = depot.snapshot(stamp)
         content = depot.content(snapshot)
         has_records = snapshot.records and not files_only
@@ -100,10 +106,10 @@ def restore(
         try:
             staged.mkdir(mode=0o700)
             _write(depot, content, staged, on_file, has_records=has_records)
-            _prepare(target, staged, content, has_records=has_records)
+            _prepare(depot, target, staged, content, has_records=has_records)
         except OSError as error:
             raise as_failure(error, str(staged)) from error
-        return _move_in(target, staged)
+        return _forget(_move_in(target, staged))
 
 
 def _is_waiting(home: Home, staged: Path) -> bool:
@@ -179,7 +185,9 @@ def _write_file(depot: Depot, file: ListedFile, directory: int, name: str) -> No
         os.close(fd)
 
 
-def _prepare(home: Home, staged: Path, content: DepotContent, *, has_records: bool) -> None:
+def _prepare(
+    depot: Depot, home: Home, staged: Path, content: DepotContent, *, has_records: bool
+) -> None:
     """Make the staged files a home of their own, make them durable, and mark them as complete.
 
     What the target keeps of an earlier life goes first: its machine identity, its indexes and its baselines.
@@ -191,6 +199,11 @@ def _prepare(home: Home, staged: Path, content: DepotContent, *, has_records: bo
     for directory in ("search", "sync"):  # of an earlier life: the home has no trees
         for file in (home.root / directory).glob("*.db*"):
             file.unlink(missing_ok=True)
+    settings = read_settings(home.root)
+    if has_records:
+        _hear(depot, replace(settings, records=f"sqlite:{staged / RECORDS}", s3=None))
+    elif local_file(settings.records, home.root) is None:  # they know more than the files, or less
+        _hear(depot, settings)
     sync_below(home.root)
     mark = {
         "at": content.snapshot.stamp,
@@ -203,6 +216,43 @@ def _prepare(home: Home, staged: Path, content: DepotContent, *, has_records: bo
     sync_below(staged)
     unfinished.rename(staged / _MARK)
     sync_below(staged)
+
+
+def _hear(depot: Depot, settings: Settings) -> None:
+    """Let the records know what was forgotten since the backup. The jobs are then due in them, so a restored
+    home forgets even if this process dies.
+
+    Raises: Refused if it cannot be known.
+    """
+    application = wire(settings)
+    try:
+        for account in application.accounts.list():
+            rules = depot.rules.read(account.id)
+            forgettings = application.rooms(application.accounts.owner(account)).forgettings
+            forgettings.rules.adopt(rules)
+            forgettings.hear()
+    finally:
+        application.close()
+
+
+def _forget(restored: RestoredHome) -> RestoredHome:
+    """Take out of a restored home what was forgotten since its backup.
+
+    Files that are shared in a bucket are rewritten there. So a home with a bucket does it when it syncs.
+    """
+    settings = read_settings(restored.home)
+    if settings.s3 is not None:
+        return restored
+    application = wire(settings)
+    try:
+        ended: list[Forgetting] = []
+        for account in application.accounts.list():
+            forgettings = application.rooms(application.accounts.owner(account)).forgettings
+            ended += forgettings.run_pending()
+    finally:
+        application.close()
+    left = tuple(one.waits_for or one.status for one in ended if one.status != "done")
+    return replace(restored, forgotten=len(ended) - len(left), left=left)
 
 
 def _make_baselines(staged: Path) -> None:

@@ -54,7 +54,7 @@ from workspaces.forgetting.matcher import Matcher, mark_of
 from workspaces.forgetting.rule import ForbiddenRule, new_key
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.forgetting.tombstone import KEY_BYTES, check_word_counts, tombstone_of
-from workspaces.home.known_backups import known_backups
+from workspaces.home.known_backups import known_backups, rules_at
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import ConversationId, namespace, new_id
@@ -181,7 +181,7 @@ class Forgettings:
             if lines.matching > lines.all * SHARE_OF_LINES_MAX and not request.many:
                 rule = f"is in {lines.matching:,} of {lines.all:,} lines"
                 raise Refused(selector, None, rule, remedy="say so with `--many` (`many`)")
-        self._note_backups(findings)
+        self._note_backups(findings, selector)
         self._note_stores(findings, phrases)
         forgetting = Forgetting(
             id=new_id(PREFIX),
@@ -228,6 +228,7 @@ class Forgettings:
         except Failure as failure:
             self._wait(stored, forgetting_id, findings, failure)
             raise
+        self._tell_backups(findings)
         now = stamp_of(self.clock.now())
         done = replace(forgetting.with_findings(findings), status="done", done_at=now, phrases=None)
         done = stored.write(done)
@@ -513,13 +514,27 @@ class Forgettings:
         if phrases is not None:
             self._bucket_past(self.place).find(phrases.matcher(), findings)
 
-    def _note_backups(self, findings: Findings) -> None:
+    def _note_backups(self, findings: Findings, selector: Selector) -> None:
+        then = "a restore brings back what is forgotten here, because it leaves no tombstone"
+        if self._leaves_tombstones(selector):
+            then = "a restore takes the text out again, but whoever reads the backup finds it"
         for backup in known_backups(self.home):
-            findings.cannot(
-                "backup",
-                f"{backup.place} holds a backup of {backup.at}: a restore takes the text out again, "
-                "but whoever reads the backup finds it",
-            )
+            findings.cannot("backup", f"{backup.place} holds a backup of {backup.at}: {then}")
+
+    def _tell_backups(self, findings: Findings) -> None:
+        """Write what is forbidden beside the backups of this home: a restore of any of them looks there."""
+        for backup in known_backups(self.home):
+            try:
+                rules = rules_at(backup.place)
+                if rules is None:
+                    raise Unavailable("the directory", "it is not there now")
+                rules.publish(self.principal.account_id, self.rules.entries())
+            except Failure as failure:
+                findings.cannot(
+                    "backup",
+                    f"{backup.place} was not told what to take out at a restore ({failure}): the next "
+                    "`harness backup create` tells it",
+                )
 
     def _redaction(self, forgetting: Forgetting | None, finder: TextFinder) -> RecordRedaction:
         return RecordRedaction(

@@ -89,6 +89,10 @@ class TombstoneKey:
         return {"format": FORMAT, "id": self.id, "kind": "key", "secret": self.secret.hex()}
 
 
+RuleEntry = ForbiddenRule | TombstoneKey
+"""What machines exchange of what is forbidden."""
+
+
 def new_key(secret: bytes) -> TombstoneKey:
     return TombstoneKey(f"k_{_short_hash('key', secret.hex())}", secret)
 
@@ -110,6 +114,16 @@ def rule_from_json(value: object) -> ForbiddenRule | TombstoneKey:
         return _parsed(cast("JsonObject", value))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise Refused("rule", None, f"is not a valid rule: {error}") from error
+
+
+def is_later(entry: RuleEntry, before: RuleEntry | None) -> bool:
+    """Return True if a rule says more than what was known of it. A key never changes."""
+    if before is None:
+        return True
+    if isinstance(entry, TombstoneKey) or isinstance(before, TombstoneKey):
+        return False
+    # at one moment what forbids counts: to lift it again is easy
+    return (entry.at, not entry.is_lifted) > (before.at, not before.is_lifted)
 
 
 def check_pattern_text(pattern: str) -> None:

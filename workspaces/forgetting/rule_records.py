@@ -27,8 +27,10 @@ from workspaces.errors import Failure, Forbidden, NotFound, OverLimit
 from workspaces.forgetting.rule import (
     PATTERNS_MAX,
     ForbiddenRule,
+    RuleEntry,
     TombstoneKey,
     detector_id,
+    is_later,
     new_key,
     pattern_id,
     rule_from_json,
@@ -137,9 +139,9 @@ class RuleRecords:
         texts = list(texts)
         made: dict[str, TextTombstone] = {}
 
-        def plan(known: KnownRules) -> list[ForbiddenRule | TombstoneKey]:
+        def plan(known: KnownRules) -> list[RuleEntry]:
             made.clear()
-            added: list[ForbiddenRule | TombstoneKey] = []
+            added: list[RuleEntry] = []
             if known.keys:
                 key = new_key(known.keys[min(known.keys)])
             else:
@@ -179,7 +181,7 @@ class RuleRecords:
         rule_id = pattern_id(pattern, workspace_id)
         made: list[ForbiddenRule] = []
 
-        def plan(known: KnownRules) -> list[ForbiddenRule | TombstoneKey]:
+        def plan(known: KnownRules) -> list[RuleEntry]:
             others = [
                 one
                 for one in known.rules.values()
@@ -207,7 +209,7 @@ class RuleRecords:
         rule_id = detector_id(detector, workspace_id)
         made: list[ForbiddenRule] = []
 
-        def plan(known: KnownRules) -> list[ForbiddenRule | TombstoneKey]:
+        def plan(known: KnownRules) -> list[RuleEntry]:
             at = self._later(known.rules.get(rule_id))
             made[:] = [ForbiddenRule(rule_id, "detector", at, by, workspace_id, detector=detector)]
             return [*made]
@@ -229,7 +231,7 @@ class RuleRecords:
         self.check_right("lift what is forbidden")
         lifted: list[ForbiddenRule] = []
 
-        def plan(known: KnownRules) -> list[ForbiddenRule | TombstoneKey]:
+        def plan(known: KnownRules) -> list[RuleEntry]:
             rule = known.rules.get(rule_id)
             if rule is None or rule.is_lifted:
                 raise NotFound("rule", rule_id, remedy="`harness forbid list` shows the rules")
@@ -239,17 +241,17 @@ class RuleRecords:
         self._change(plan)
         return lifted[0]
 
-    def entries(self) -> dict[str, ForbiddenRule | TombstoneKey]:
+    def entries(self) -> dict[str, RuleEntry]:
         """Return everything that other machines must hear of, by id."""
         known = self.known()
         keys = {key_id: TombstoneKey(key_id, secret) for key_id, secret in known.keys.items()}
         return {**keys, **known.rules}
 
-    def adopt(self, entries: Sequence[ForbiddenRule | TombstoneKey]) -> bool:
+    def adopt(self, entries: Sequence[RuleEntry]) -> bool:
         """Store what other machines forbid. Return True if anything of it was new. Of two states of a rule
         the later counts."""
 
-        def plan(known: KnownRules) -> list[ForbiddenRule | TombstoneKey]:
+        def plan(known: KnownRules) -> list[RuleEntry]:
             return [entry for entry in entries if _is_news(known, entry)]
 
         return self._change(plan)
@@ -297,7 +299,7 @@ class RuleRecords:
         self._records.write(Delete(self._head))
 
     @until_written("rules")
-    def _change(self, plan: Callable[[KnownRules], Sequence[ForbiddenRule | TombstoneKey]]) -> bool:
+    def _change(self, plan: Callable[[KnownRules], Sequence[RuleEntry]]) -> bool:
         """Write what `plan` makes of the present rules. Return False if that is nothing."""
         known = self.known()
         entries = list({entry.id: entry for entry in plan(known)}.values())
@@ -364,11 +366,7 @@ def _joined(before: ForbiddenRule | None, rule: ForbiddenRule) -> ForbiddenRule:
     )
 
 
-def _is_news(known: KnownRules, entry: ForbiddenRule | TombstoneKey) -> bool:
+def _is_news(known: KnownRules, entry: RuleEntry) -> bool:
     if isinstance(entry, TombstoneKey):
         return entry.id not in known.keys
-    before = known.rules.get(entry.id)
-    if before is None:
-        return True
-    # at one moment what forbids counts: to lift it again is easy
-    return (entry.at, not entry.is_lifted) > (before.at, not before.is_lifted)
+    return is_later(entry, known.rules.get(entry.id))

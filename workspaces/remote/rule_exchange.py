@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, OverLimit, Refused
-from workspaces.forgetting.rule import ForbiddenRule, TombstoneKey, rule_from_json
+from workspaces.forgetting.rule import RuleEntry, rule_from_json
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.remote.registry import FORBIDDEN, InvalidEntry
 from workspaces.storage.blobs import BlobStore, Token
@@ -26,8 +26,6 @@ from workspaces.storage.blobs import BlobStore, Token
 THREADS = 16
 
 _ENDING = ".json"
-
-RuleEntry = ForbiddenRule | TombstoneKey
 
 
 class RuleExchange:

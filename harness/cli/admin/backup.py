@@ -160,6 +160,8 @@ def restore(
                 "records": restored.has_records,
                 "settingsKept": restored.settings_kept,
                 "finished": restored.was_finished,
+                "forgotten": restored.forgotten,
+                "left": list(restored.left),
             }
         )
         return
@@ -168,6 +170,10 @@ def restore(
         f"restored: {restored.files:,} files, {size_text(restored.size)}, to {restored.home}{begun}"
     )
     say(f"  snapshot: {restored.stamp}")
+    if restored.forgotten:
+        say(f"  forgotten since, and taken out again: {restored.forgotten:,}")
+    for why in restored.left:
+        complain(f"not forgotten yet: {why}; `harness jobs run` goes on\n")
     if restored.settings_kept:
         say("  this home's own harness.yaml stays; that of the backup was left out")
     if not restored.has_records:

@@ -123,7 +123,7 @@ def test_a_restored_home_has_everything_but_what_belonged_to_the_old_process(
         entries = list(harness.conversations.transcript(conversation).entries())
         assert LARGE in str(entries[0].message)
         assert harness.run("Hello again.").status == "done"
-    assert (new / "machine").read_text() != (home / "machine").read_text()
+    assert Home(new).machine != Home(home).machine
 
 
 def test_a_second_backup_reads_what_changed_and_stores_it_once(home: Path, tmp_path: Path) -> None:

@@ -242,6 +242,14 @@ def test_a_backup_from_before_is_named(harness: Harness, home: Path, tmp_path: P
     (named,) = harness.rooms.forgettings.plan(ForgettingRequest(text=SECRET)).forgetting.unreachable
     assert named.where == "backup"
     assert str(tmp_path / "saved") in named.why
+    assert "takes the text out again" in named.why
+    harness.run("Another matter.", conversation="c1")
+    for asked in (
+        ForgettingRequest(conversation="c1"),
+        ForgettingRequest(revision=harness.workspaces.get("notes").history.tip()),
+    ):
+        (named,) = harness.rooms.forgettings.plan(asked).forgetting.unreachable
+        assert "brings back" in named.why
 
 
 def test_a_backup_made_since_holds_nothing(harness: Harness, home: Path, tmp_path: Path) -> None:
