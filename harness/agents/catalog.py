@@ -28,7 +28,7 @@ from workspaces.home.workspaces import (
     private_to_both,
     private_to_user,
 )
-from workspaces.ids import AgentId, Namespace, SandboxId, WorkspaceId
+from workspaces.ids import AgentId, SandboxId, WorkspaceId
 from workspaces.storage.records import RecordChange, RecordStore
 from workspaces.workspace.workspace import Workspace
 
@@ -185,11 +185,6 @@ class AgentCatalog(Catalog[AgentRecord]):
             for mount in agent.config.workspaces:
                 (there if has_no_sandbox(mount) else copied).add(mount.workspace_id)
         return frozenset(there - copied)
-
-    def default_namespace(self, agent: AgentRecord) -> Namespace | None:
-        """Return the namespace of the first mount; None for an agent that mounts nothing."""
-        bindings = self.bindings(agent)
-        return bindings[0].namespace if bindings and not bindings[0].is_private else None
 
     def _resolved(self, agent: AgentRecord, mount: MountConfig, find: _FindSandbox) -> Mount | None:
         try:

@@ -115,10 +115,6 @@ class Matcher:
         """Return the text with a mark in the place of each forgotten one. The number of lines stays."""
         return with_marks(text, self.find(text))
 
-    def replaced_bytes(self, data: bytes) -> bytes | None:
-        """Return the bytes of a file with marks. Return None for a file that must go whole."""
-        return bytes_with_marks(data, self.find)
-
 
 def mark_of(rule_id: str) -> str:
     """Return the text that takes the place of a forgotten or forbidden one."""

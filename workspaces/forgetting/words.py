@@ -85,22 +85,6 @@ def folded(text: str) -> str:
     return " ".join(words_of(text).texts)
 
 
-def widened(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the place of all words that `text[start:end]` touches, so that no word is cut at an edge.
-
-    A place without a word is returned as it is.
-    """
-    words = words_of(text)
-    touched = [
-        number
-        for number, (begin, finish) in enumerate(zip(words.starts, words.ends, strict=True))
-        if begin < end and finish > start
-    ]
-    if not touched:
-        return start, end
-    return min(start, words.starts[touched[0]]), max(end, words.ends[touched[-1]])
-
-
 def _chunk_words(chunk: str) -> tuple[_ChunkWord, ...]:
     """Return the words of a chunk, piece by piece."""
     found: list[_ChunkWord] = []

@@ -31,9 +31,6 @@ from workspaces.validation import StrictModel, parse
 
 NAME = "update_memory"
 
-VERSION_DIGITS_MIN = 8
-"""Digits that a stated version must have: fewer may fit another version by chance."""
-
 TEXT_CHARACTERS_MAX = 20_000
 """Longest text of a call. Every block is far shorter; the limit's error says by how much."""
 

@@ -22,7 +22,6 @@ def test_a_mounted_workspace_is_deleted_only_with_force(harness: Harness) -> Non
     assert [(place / "files" / "MEMORY.md").exists() for place in gone.trash] == [True]
     assert harness.agents.bindings(agent) == []
     assert missing_mounts(agent, harness.agents.bindings(agent)) == ["notes"]
-    assert harness.agents.default_namespace(agent) is None
 
 
 def test_a_sandbox_used_by_an_agent_is_deleted_only_with_force(harness: Harness) -> None:

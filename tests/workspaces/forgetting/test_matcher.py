@@ -5,7 +5,7 @@ import hmac
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspaces.forgetting.matcher import Matcher, with_marks
+from workspaces.forgetting.matcher import Matcher, bytes_with_marks, with_marks
 from workspaces.forgetting.tombstone import TextTombstone, digest, tombstone_of
 from workspaces.forgetting.words import words_of
 
@@ -66,11 +66,11 @@ def test_overlapping_places_become_one() -> None:
 
 
 def test_a_file_that_is_no_text_goes_whole_if_it_holds_the_text() -> None:
-    assert MATCHER.replaced_bytes(b"\xff\xfe\x00 nothing") == b"\xff\xfe\x00 nothing"
-    assert MATCHER.replaced_bytes(b"\xff the code is 4711 \xfe") is None
-    assert MATCHER.replaced_bytes("\ufeffThe code is 4711".encode("utf-16-le")) is None
-    assert MATCHER.replaced_bytes(b"\xff" + "The code is 4711".encode("utf-16-be")) is None
-    assert MATCHER.replaced_bytes(b"the code is 4711\n") == f"{SECRET.mark}\n".encode()
+    assert bytes_with_marks(b"\xff\xfe\x00 nothing", MATCHER.find) == b"\xff\xfe\x00 nothing"
+    assert bytes_with_marks(b"\xff the code is 4711 \xfe", MATCHER.find) is None
+    assert bytes_with_marks("\ufeffThe code is 4711".encode("utf-16-le"), MATCHER.find) is None
+    assert bytes_with_marks(b"\xff" + "The code is 4711".encode("utf-16-be"), MATCHER.find) is None
+    assert bytes_with_marks(b"the code is 4711\n", MATCHER.find) == f"{SECRET.mark}\n".encode()
 
 
 def test_the_hash_is_hmac_sha256_of_the_words_joined_by_one_blank() -> None:

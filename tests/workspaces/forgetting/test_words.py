@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspaces.forgetting.words import folded, widened, words_of
+from workspaces.forgetting.words import folded, words_of
 
 TEXTS = st.text(
     st.one_of(
@@ -79,11 +79,3 @@ def test_folding_and_composing_change_no_words(text: str) -> None:
 def test_a_line_end_separates_the_words_of_two_texts(one: str, other: str) -> None:
     joined = words_of(f"{one}\n{other}").texts
     assert joined == words_of(one).texts + words_of(f"\n{other}").texts
-
-
-def test_a_place_is_widened_to_the_words_that_it_cuts() -> None:
-    text = "see xsk-abc123, now"
-    start = text.index("sk-abc")
-    begin, end = widened(text, start, start + len("sk-abc12"))
-    assert text[begin:end] == "xsk-abc123"
-    assert widened("a  b", 1, 2) == (1, 2)

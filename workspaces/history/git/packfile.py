@@ -27,7 +27,6 @@ _MAGIC = b"PACK"
 _HEAD = struct.Struct(">4sII")
 """Magic, version, number of objects."""
 
-_DIGEST_BYTES = 20
 
 _NUMBERS = {"commit": 1, "tree": 2, "blob": 3}
 _TEMPORARY = "tmp_pack_"
