@@ -75,8 +75,6 @@ DUMP = (
     f"save the table harness_records with pg_dump: it is the backup of the records; {_FILES_ONLY}"
 )
 
-_TEMPORARY = "backup-"
-
 
 @dataclass(slots=True)
 class Created:
@@ -286,10 +284,9 @@ class _Run:
     @contextmanager
     def _temporary(self) -> Generator[Path]:
         """Yield a path for a temporary file. A killed backup leaves one, which is removed here."""
-        staging = self._home.root / "staging"
-        for leftover in staging.glob(f"{_TEMPORARY}*"):
+        for leftover in self._home.records_copies():
             leftover.unlink(missing_ok=True)
-        file = staging / f"{_TEMPORARY}{secrets.token_hex(8)}.db"
+        file = self._home.records_copy(secrets.token_hex(8))
         try:
             yield file
         finally:

@@ -83,7 +83,7 @@ def restore(
     settings = read_settings(home)
     target = settings.home
     with no_server(target):
-        staged = target.root / "staging" / "restore"
+        staged = target.restored
         if (staged / _MARK).exists() and _is_waiting(target, staged):
             return _forget(_move_in(target, staged, was_finished=True))
         snapshot = depot.snapshot(stamp)

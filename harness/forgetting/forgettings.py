@@ -557,7 +557,9 @@ class Forgettings:
     def _home_files(self, finder: TextFinder) -> HomeFiles:
         account_id = self.principal.account_id
         names = (namespace(account_id, one.id) for one in self.workspaces.list(private=True))
-        return HomeFiles(self.home, finder, account_id, frozenset(names), self._is_default)
+        return HomeFiles(
+            self.home, finder, account_id, frozenset(names), self._is_default, self.state
+        )
 
     def _publish(self, finder: TextFinder, findings: Findings) -> None:
         """Publish the changed records, and delete what the bucket still holds of earlier states."""

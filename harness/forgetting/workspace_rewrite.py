@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.forgetting.found import Findings, FoundPlace
-from harness.forgetting.redaction import TextFinder, all_places
+from harness.forgetting.redaction import TextFinder, all_places, redact_bytes
 from harness.forgetting.workspace_search import LineCount, files_below, matching_lines
 from workspaces.errors import Failure
 from workspaces.forgetting.matcher import Matcher, readings, with_marks
@@ -20,6 +20,7 @@ from workspaces.home.layout import Home
 from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
 from workspaces.home.workspaces import Workspaces
 from workspaces.revision import Author
+from workspaces.tree.port import LABEL_PREFIX
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
 
@@ -46,6 +47,8 @@ class WorkspaceForgetting:
         directory = self.home.history(workspace.namespace)
         if not done.found and _has_loose_object(directory, finder):
             findings.add(FoundPlace("history", workspace=record.name), 1)
+        displaced = _displaced_phrases(self.home.staging(workspace.namespace), finder)
+        findings.add(FoundPlace("temporary file", workspace=record.name), displaced)
         return _lines_of(workspace, finder)
 
     def rewrite(
@@ -71,9 +74,27 @@ class WorkspaceForgetting:
         return sorted(done.paths)
 
     def _holds(self, workspace: Workspace, matcher: Matcher, redaction: Redaction) -> bool:
+        """Return True if a workspace has anything of the text, or of a history that was replaced."""
         looked = rewrite_workspace(workspace, redaction, by=self.by, label="", is_dry=True)
         directory = self.home.history(workspace.namespace)
-        return bool(looked.found) or _has_loose_object(directory, matcher)
+        return (
+            bool(looked.found)
+            or workspace.history.is_replaced
+            or _displaced_phrases(self.home.staging(workspace.namespace), matcher) > 0
+            or _has_loose_object(directory, matcher)
+        )
+
+
+def _displaced_phrases(staging: Path, finder: TextFinder) -> int:
+    """Return the number of phrases in files that were replaced and lie aside until they are looked at once
+    more, and in their labels."""
+    count = 0
+    for file in files_below(staging):
+        if file.name.startswith(LABEL_PREFIX):
+            with suppress(FileNotFoundError):  # looked at meanwhile
+                count += redact_bytes(file.read_bytes(), finder)[1]
+            count += len(finder.find(file.name))
+    return count
 
 
 def _has_loose_object(directory: Path, finder: TextFinder) -> bool:
@@ -117,7 +138,8 @@ def _note(
         findings.add(place, one.count)
     for path in done.unread:
         name = f"{record.name}/{finder.replaced(path)}"
-        findings.cannot("file", f"{name} is no file that a workspace keeps, and was not looked at")
+        why = "cannot be read as a file of a workspace, so nobody looked at what it holds"
+        findings.cannot("file", f"{name} {why}: remove it if it holds the text")
     for name in done.not_erased:
         named = finder.replaced(name) or "anything"
         findings.cannot("s3", f"the bucket does not delete past versions of {record.name}/{named}")

@@ -36,6 +36,8 @@ class User:
     gid: int
 
 
+_RECORDS_COPY = "backup-"
+
 _CLOSED_DIRECTORIES = (
     "history",
     "locks",
@@ -165,6 +167,19 @@ class Home:
     @property
     def entries_staging(self) -> Path:
         return self.root / "staging" / "entries"
+
+    def records_copy(self, name: str) -> Path:
+        """Return the file of a copy of the records, while a backup reads it."""
+        return self.root / "staging" / f"{_RECORDS_COPY}{name}.db"
+
+    def records_copies(self) -> list[Path]:
+        """Return the copies of the records that a backup uses, or that killed ones have left."""
+        return sorted((self.root / "staging").glob(f"{_RECORDS_COPY}*"))
+
+    @property
+    def restored(self) -> Path:
+        """Return the directory in which a restore puts everything before it moves it to its place."""
+        return self.root / "staging" / "restore"
 
     @property
     def programs(self) -> Path:

@@ -40,7 +40,7 @@ class RewrittenWorkspace:
     found: tuple[Found, ...]
     """The places in the present files, then those in the past, oldest first."""
     unread: tuple[str, ...]
-    """Files that are a problem: what they hold was looked at, and changed, as far as they can be read."""
+    """Entries that cannot be read as files of a workspace, such as links. Nobody looked at what they hold."""
     renamed: Mapping[RevisionId, RevisionId]
     """The revisions that have another id now: old id → new id. The history keeps this map itself."""
     not_erased: tuple[str, ...]

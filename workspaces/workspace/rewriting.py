@@ -49,9 +49,21 @@ class RedactedFiles:
 
     found: tuple[Found, ...]
     unread: tuple[str, ...]
-    """Files that are a problem: what they hold was looked at, and changed, as far as they can be read."""
+    """Entries that cannot be read as files of a workspace, such as links. Nobody looked at what they hold."""
     revision: RevisionId | None
     """The revision that says so. None if nothing was changed because the caller only looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a look at the present files has found."""
+
+    found: list[Found]
+    unread: list[str]
+    problems: frozenset[str]
+    """Files that are a problem. Those that can be read were looked at."""
+    replacements: list[Replacement]
+    """They take the text out."""
 
 
 class Rewriting:
@@ -77,8 +89,8 @@ class Rewriting:
 
     def find(self, redaction: Redaction) -> tuple[RedactedFiles, RewrittenHistory | None]:
         """Look for the text as the first two steps do, without a change. Manual edits are not committed."""
-        found, unread, _ = self._look(redaction)
-        files = RedactedFiles(tuple(found), tuple(unread), None)
+        looked = self._look(redaction)
+        files = RedactedFiles(tuple(looked.found), tuple(looked.unread), None)
         return files, self._history.rewrite(redaction, is_dry=True)
 
     def redact_files(self, redaction: Redaction, *, by: Author, label: str) -> RedactedFiles:
@@ -88,25 +100,27 @@ class Rewriting:
         Raises: Unavailable when programs keep saving the text."""
         by = by.saying(FORGOT, label)
         found: list[Found] = []
+        self._let_go(by, redaction)  # what a dead process has replaced
         for _ in range(ROUNDS_MAX):
             with self._edits.hold(by) as held:
                 self._edits.record_whole()
-                found_now, unread, replacements = self._look(redaction)
+                looked = self._look(redaction)
+                replacements = looked.replacements
                 if not replacements and self._is_told(label):
-                    return RedactedFiles(tuple(found), tuple(unread), self._history.tip())
-                found += found_now
+                    return RedactedFiles(tuple(found), tuple(looked.unread), self._history.tip())
+                found += looked.found
                 held.intend(by, [one.path for one in replacements])
                 replaced = self._safe_replace.put(replacements)
                 # a file that is a problem is not recorded here: the next round finds out if it is one still
                 done = {
                     one.path: one.data
                     for one in replacements
-                    if one.path in replaced.done and one.path not in unread
+                    if one.path in replaced.done and one.path not in looked.problems
                 }
                 self._history.record(done, by)
                 held.fulfilled()
                 self._safe_replace.restore(replaced.concurrent_saves.values())
-            self._let_go(by)
+            self._let_go(by, redaction)
         raise Unavailable(
             "files of the workspace", "other programs keep saving the text", remedy="end them"
         )
@@ -135,9 +149,11 @@ class Rewriting:
             also()
             self._history.end_erasure()
 
-    def _let_go(self, by: Author) -> None:
+    def _let_go(self, by: Author, redaction: Redaction) -> None:
         """Look at the replaced files once more, after a pause in which a program that had them open can
-        write. Then they are gone."""
+        write. Then they are gone. One that can neither be merged nor go back stays, without the text."""
+        if not self._blobs.labels():
+            return
         self._pause(SECOND_LOOK_S)
         with self._edits.hold(by):
             labels = self._blobs.labels()
@@ -145,20 +161,24 @@ class Rewriting:
             self._edits.record(paths)
             late = [path for one in labels if (path := self._safe_replace.check_late_writes(one))]
             self._edits.record(late)
+            for label in self._blobs.labels():
+                data = self._blobs.look(label)
+                redacted = None if data is None else redaction.file(label, data)
+                if redacted is not None:
+                    self._blobs.prepare({label: redacted.data or b""})
 
     def _is_told(self, label: str) -> bool:
         """Return True if the revision of this request was made already."""
         recent = self._history.log(limit=REVISIONS_SEARCHED_MAX)
         return any(one.trailers.get(FORGOT) == label for one in recent)
 
-    def _look(self, redaction: Redaction) -> tuple[list[Found], list[str], list[Replacement]]:
-        """Find the places where the present files have the text, the paths that could not be read, and the
-        replacements that take it out."""
+    def _look(self, redaction: Redaction) -> _Looked:
+        """Find the places where the present files have the text."""
         found: list[Found] = []
+        unread: list[str] = []
         replacements: list[Replacement] = []
         tree = self._edits.tree.scan()
-        problems = {problem.path for problem in tree.problems}
-        unread = sorted(problems)
+        problems = frozenset(problem.path for problem in tree.problems)
         taken: set[str] = set(tree.files) | problems
         for name in sorted(taken):
             try:
@@ -183,4 +203,4 @@ class Rewriting:
             replacements.append(Replacement(path, None, blob.data))
             if data is not None:
                 replacements.append(Replacement(new_path, data, None))
-        return found, unread, replacements
+        return _Looked(found, unread, problems, replacements)

@@ -113,6 +113,7 @@ def forget(
         started = forgettings.start(planned)
         with notes().status("forgetting"):
             done = forgettings.run_here(started.id)
+            forgettings.run_pending()  # what a killed command has begun
     _print(done, as_json=as_json)
     return 0
 

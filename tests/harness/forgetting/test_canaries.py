@@ -12,17 +12,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.backup.create import create
 from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
-from harness.messages.message import Text
 from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.forgetting import scan
 from tests.harness.forgetting.canaries import (
@@ -33,13 +31,14 @@ from tests.harness.forgetting.canaries import (
     plant,
     plant_beside,
 )
+from tests.harness.forgetting.kept_lines import check_kept, kept_by
 from tests.harness.forgetting.test_put_back import PLACES
+from tests.harness.forgetting.versioned_bucket import VersionedBucket
 from tests.harness.laptops import Laptop
 from tests.machines import SOAK
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
 from workspaces.paths import WorkspacePath
-from workspaces.revision import RevisionId
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.s3.blobs import S3Blobs
 
@@ -49,26 +48,6 @@ NEIGHBOUR = "a wren nests beside the gate"
 CUT = MemoryPrefix(FaultyBlobs(MemoryBlobs(), repeat(StoreFault.BEFORE), "no connection"))
 
 
-class VersionedBucket(NamedTuple):
-    client: Any
-    name: str
-
-    def save(self, directory: Path) -> Path:
-        """Write every version of every object into files, and all names into one."""
-        directory.mkdir()
-        page = self.client.list_object_versions(Bucket=self.name)
-        assert not page["IsTruncated"]
-        versions, deletions = page["Versions"], page.get("DeleteMarkers", [])
-        for number, one in enumerate(versions):
-            at = {"Bucket": self.name, "Key": one["Key"], "VersionId": one["VersionId"]}
-            end = Path(one["Key"]).name[-40:]
-            data = self.client.get_object(**at)["Body"].read()
-            (directory / f"{number:05}-{end}").write_bytes(data)
-        names = "\n".join(one["Key"] for one in [*versions, *deletions])
-        (directory / "names.txt").write_text(names)
-        return directory
-
-
 def found_by_scan(phrases: list[str], *places: Path) -> dict[str, list[str]]:
     """Ask the other program for the phrases below some directories."""
     command = [sys.executable, str(Path(scan.__file__)), *map(str, places)]
@@ -76,38 +55,6 @@ def found_by_scan(phrases: list[str], *places: Path) -> dict[str, list[str]]:
         command, input="\n".join(phrases), capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
-
-
-Place = tuple[str, str]
-"""A revision and a path, or a conversation and the number of an entry and of a part of it."""
-
-
-def kept_by(laptop: Laptop, revisions: Sequence[RevisionId]) -> dict[Place, list[bytes]]:
-    """Return all lines that must be where they were: of the shared workspace, now and as of some revisions,
-    and of the conversations."""
-    rooms, notes = laptop.harness.rooms, laptop.workspaces.get("notes")
-    texts: dict[Place, bytes] = {("now", path): notes.read(path).data for path in notes.files()}
-    for one in revisions:
-        texts |= {(one, path): notes.read(path, view=one).data for path in notes.files(view=one)}
-    for conversation in rooms.conversations.of_account():
-        for entry in rooms.conversations.transcript(conversation).entries():
-            for number, part in enumerate(entry.message.parts):
-                if isinstance(part, Text):
-                    place = (conversation.key, f"{entry.number}.{number}")
-                    texts[place] = part.text.encode()
-    return {place: text.split(b"\n") for place, text in texts.items()}
-
-
-def check_kept(before: dict[Place, list[bytes]], after: dict[Place, list[bytes]]) -> None:
-    """Check that every line without a canary is where it was. A file with one in its name has another name
-    now, and one that is no text is gone."""
-    for place, lines in before.items():
-        if "canary" in place[1] or place[1] == "raw.bin":
-            continue
-        assert len(after[place]) == len(lines), place
-        for line, now in zip(lines, after[place], strict=True):
-            is_marked = b"[forgotten f_" in now or b"redacted-f_" in now  # the hash of a quote
-            assert line == now or is_marked or b"SINGS" in line, (place, line, now)
 
 
 def forget(laptop: Laptop) -> Forgetting:
@@ -157,7 +104,7 @@ def test_no_byte_of_any_canary_is_left_on_three_machines(
 
     free_a_page(garden)
     revisions = [one.id for one in a.workspaces.get("notes").log()]
-    before = [kept_by(one, revisions if one is a else ()) for one in machines]
+    before = [kept_by(one.harness, revisions if one is a else ()) for one in machines]
     homes = [one.home for one in machines]
     found = found_by_scan(garden.phrases, *homes, bucket.save(tmp_path / "before"))
     for word, where in garden.where.items():
@@ -190,7 +137,7 @@ def test_no_byte_of_any_canary_is_left_on_three_machines(
         "a deleted workspace without a canary"
     )
     for one, old in zip(machines, before, strict=True):
-        check_kept(old, kept_by(one, revisions if one is a else ()))
+        check_kept(old, kept_by(one.harness, revisions if one is a else ()))
         texts = one.texts("notes")
         assert re.fullmatch(r"written offline: \[forgotten f_.{8}\]\nand more\n", texts["own.md"])
         assert re.fullmatch(r"- tea\n- \[forgotten f_.{8}\]\n", texts["unshared.md"])
