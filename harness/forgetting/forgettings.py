@@ -145,6 +145,8 @@ class Forgettings:
     """The bucket that the machines of the account share."""
     publish: Callable[[], None] = lambda: None
     """Publishes records to other machines."""
+    records_keep: str = ""
+    """What the database of the records keeps of earlier states, and what a person can do about it."""
 
     @property
     def stored(self) -> ForgettingRecords:
@@ -496,9 +498,8 @@ class Forgettings:
 
     def _note_stores(self, findings: Findings, phrases: TombstonePhrases | None) -> None:
         """Count the objects in the bucket, and name what stores keep of earlier states."""
-        if self.state is None:
-            why = "its own backups and point-in-time recovery keep earlier states of the records"
-            findings.cannot("database", why)
+        if self.records_keep:
+            findings.cannot("database", self.records_keep)
         if self.place is None:
             return
         paths: dict[str, set[str]] = {}

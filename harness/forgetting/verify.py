@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from workspaces.forgetting.words import words_of
 from workspaces.ids import namespace
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.records import JsonObject
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class VerifiedForgetting:
 def verify(
     forgettings: Forgettings, report: str, text: str, *, also: Sequence[Path] = ()
 ) -> VerifiedForgetting:
-    """Look for the text of a forgetting in this home, in the bucket, and below other directories.
+    """Look for the text of a forgetting in this home, in the records, in the bucket, and below other
+    directories.
 
     Raises: NotFound if there is no such forgetting. Refused if the text is not the one that it was about.
     """
@@ -57,10 +61,24 @@ def verify(
     for directory in also:
         found += [f"{directory}: {one.where}" for one in search.in_directory(directory)]
         places.append(str(directory))
+    if forgettings.state is None:
+        found += _in_records(forgettings, search)
+        places.append("the records")
     if forgettings.place is not None:
         found += _in_bucket(forgettings, forgettings.place, search)
         places.append(forgettings.place.location)
     return VerifiedForgetting(forgetting_id, tuple(dict.fromkeys(found)), ", ".join(places))
+
+
+def _in_records(forgettings: Forgettings, search: RawSearch) -> Iterator[str]:
+    """Yield the records of the account that hold the text, where they are not in this home."""
+    places = AccountPlaces(forgettings.principal.account_id, forgettings.records)
+    conversations = places.subjects().conversations
+    for partition in chain(*map(places.of_conversation, conversations), places.others()):
+        for item in partition.items(forgettings.records):
+            sort = item.key.sort
+            if search.is_in(sort.encode()) or search.is_in(_JSON.encode(item.value).encode()):
+                yield f"the records: {partition.where} {search.matcher.replaced(sort)}"
 
 
 def _in_bucket(forgettings: Forgettings, place: SharedBucket, search: RawSearch) -> Iterator[str]:

@@ -14,12 +14,21 @@ from harness.sandboxes.bundled_programs import ripgrep
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.forgetting.rule_records import RuleRecords
-from workspaces.home.locations import local_file
+from workspaces.home.locations import is_database, local_file
 from workspaces.home.workspaces import Workspaces
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.blobs import BlobStore
 from workspaces.storage.records import RecordStore
 from workspaces.storage.sqlite import wipe_records
+
+POSTGRES_KEEPS = (
+    "PostgreSQL keeps replaced rows in its files until `VACUUM FULL harness_records`, which locks the table; "
+    "its log, replicas and backups keep them for as long as they are set to"
+)
+DYNAMODB_KEEPS = (
+    "point-in-time recovery of the table keeps earlier states for up to 35 days, and backups of it until "
+    "they are deleted"
+)
 
 
 def open_forgettings(
@@ -52,4 +61,13 @@ def open_forgettings(
         ripgrep=partial(ripgrep, None),
         place=place,
         publish=publish,
+        records_keep=_kept_by_records(settings.records),
     )
+
+
+def _kept_by_records(records: str) -> str:
+    """Return a sentence on the earlier states that a store of records keeps. It is empty for a file of this
+    machine, because that is written anew."""
+    if is_database(records):
+        return POSTGRES_KEEPS
+    return DYNAMODB_KEEPS if records.startswith("dynamodb:") else ""

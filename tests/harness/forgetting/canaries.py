@@ -69,6 +69,14 @@ def plant(harness: Harness, home: Path) -> Garden:
     return garden
 
 
+def plant_in_records(harness: Harness, home: Path) -> Garden:
+    """Plant canaries in conversations and other records, wherever those are."""
+    garden = Garden(harness, home, {})
+    for step in (_conversations, _records):
+        step(garden)
+    return garden
+
+
 def plant_beside(first: Garden, harness: Harness, home: Path) -> None:
     """Plant the same canaries on another machine, in the same places but the files of a shared workspace."""
     garden = Garden(harness, home, first.where)

@@ -55,7 +55,7 @@ def plant(harness: Harness, text: str) -> None:
     if accepted.lease is not None:
         rooms.dispatcher.leases.release(accepted.lease)
     rooms.workspaces.create(word).write("a.md", f"{text}\n", by=by)
-    if notes.remote is not None:
+    if notes.edits.remote is not None:
         rooms.workspaces.sync(word).run()
     rooms.workspaces.delete(word)
     home = harness.settings.home
