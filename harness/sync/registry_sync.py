@@ -139,8 +139,10 @@ class RegistrySync:
         here_decides: bool,
         rules: RuleExchange,
         heard: Callable[[], object] = lambda: None,
+        introduce: Callable[[], object] = lambda: None,
     ) -> None:
         """Create the sync. `heard` is called behind each pass, with the rules of other machines stored.
+        `introduce` is called behind a pass that has found no note of this machine.
 
         `sweep` removes the remains of a deleted workspace in S3. `here_decides`: other machines use this
         very record store; the registry then serves only machines that join.
@@ -154,6 +156,8 @@ class RegistrySync:
         self._here_decides = here_decides
         self._rules = rules
         self._heard = heard
+        self._introduce = introduce
+        self._is_introduced = True
         self._read: dict[EntryName, StoredEntry | InvalidEntry] = {}
         self._last_at: float | None = None
 
@@ -168,6 +172,8 @@ class RegistrySync:
         self.state.stop_waiting()
         self._last_at = self._clock.monotonic()
         self._heard()
+        if not self._is_introduced:
+            self._introduce()
         return result
 
     def sync_if_reachable(self) -> SyncResult:
@@ -228,6 +234,7 @@ class RegistrySync:
     def offered(self) -> list[Offer]:
         """Return the shared workspaces of the account, whether they are on this machine or not."""
         listing = self._registry.look()
+        self._is_introduced = self._home.machine in listing.machines
         wanted = [one for one in listing.tokens if _is_shared_workspace(one)]
         here = self._adapters["workspace"].here()
         offers: list[Offer] = []
@@ -293,6 +300,9 @@ class RegistrySync:
             k: self._adapters[k].here() for k in KINDS
         }
         there = self._remote_entries(rows, here, result)
+        account = there.get(("account", self._registry.account_id))
+        if isinstance(account, StoredEntry) and isinstance(account.entry, Tombstone):
+            self._is_introduced = True  # nothing may be written for a deleted account
         self._sweep_all(there)
         plan: list[tuple[RegistryKind, str, RegistryAction, RecordJson | None]] = []
         for kind in KINDS:
@@ -343,6 +353,7 @@ class RegistrySync:
         """Return the entries of the registry that may matter here. Only entries that are not known yet
         are read."""
         listing = self._registry.look()
+        self._is_introduced = self._home.machine in listing.machines
         # first, because everything that comes in later is held against the rules
         doubts = [*self._rules.run(listing.rules), *listing.doubts]
         result.troubles += [Trouble(one.name, one.reason, _LOOK) for one in doubts]

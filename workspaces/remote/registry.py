@@ -140,6 +140,8 @@ class RegistryListing:
     doubts: list[InvalidEntry] = field(default_factory=list[InvalidEntry])
     rules: dict[str, Token] = field(default_factory=dict[str, Token])
     """The rules that forbid texts, by the name of their object. See `RuleExchange`."""
+    machines: set[str] = field(default_factory=set[str])
+    """The ids of the machines that have noted themselves. See `MachineNotes`."""
 
 
 class Registry:
@@ -159,8 +161,11 @@ class Registry:
         listing = RegistryListing()
         for stat in self._walk():
             key = _parse_name(self.account_id, stat.name)
-            if stat.name.startswith((TICKS, MACHINES)):
-                continue  # no entry: see `TickClaims` and `MachineNotes`
+            if stat.name.startswith(MACHINES):
+                listing.machines.add(stat.name.removeprefix(MACHINES).removesuffix(".json"))
+                continue  # no entry: see `MachineNotes`
+            if stat.name.startswith(TICKS):
+                continue  # no entry: see `TickClaims`
             if stat.name.startswith(FORBIDDEN):
                 if stat.token is not None and stat.size <= ENTRY_BYTES_MAX:
                     listing.rules[stat.name] = stat.token

@@ -480,6 +480,7 @@ class PrincipalServices:
             here_decides=are_shared(self.settings.records),
             rules=place.rules(account_id, self.forgettings.rules),
             heard=self.forgettings.hear,
+            introduce=self.forgettings.note_machine,
         )
 
     def _owners_sync(self) -> RegistrySync | None:

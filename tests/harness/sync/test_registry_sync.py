@@ -664,3 +664,38 @@ def test_a_turn_uses_the_agent_as_changed_on_another_machine(a: Laptop, b: Lapto
     asked = b.harness.preview("assistant", message="When?")
     assert "You are brief." in str(asked)
     assert WorkspacePath("MEMORY.md") in b.texts("notes")
+
+
+# The machines of an account.
+
+
+def noted(laptop: Laptop) -> set[str]:
+    notes = laptop.harness.house.place.machine_notes(laptop.harness.rooms.principal.account_id)
+    return {note.machine for note in notes.all()}
+
+
+def test_every_machine_notes_itself_once_whether_it_joined_or_was_the_first(
+    a: Laptop, b: Laptop, prefix: MemoryPrefix
+) -> None:
+    ids = [one.home_paths().machine for one in (a, b)]
+    assert noted(a) == set(ids)
+    account = a.harness.rooms.principal.account_id
+    # as a machine that joined before there were notes
+    prefix.store.delete(f".records/{account}/machines/{ids[1]}.json", expect=ANY)
+    a.follow()
+    assert noted(a) == {ids[0]}
+    b.follow()
+    assert noted(a) == set(ids)
+    prefix.asked.clear()
+    b.follow()
+    assert prefix.asked == ["LIST"]
+
+
+def test_a_machine_writes_no_note_into_a_deleted_account(
+    a: Laptop, b: Laptop, prefix: MemoryPrefix
+) -> None:
+    a.harness.deletion.account()
+    account, machine = b.harness.rooms.principal.account_id, b.home_paths().machine
+    prefix.store.delete(f".records/{account}/machines/{machine}.json", expect=ANY)
+    b.follow()
+    assert machine not in noted(b)
