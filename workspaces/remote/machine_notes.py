@@ -3,8 +3,8 @@
     .records/<accountId>/machines/<machine>.json    {"format": 1, "heard": {<forgetting>: <stamp>}}
 
 A machine notes itself when it joins, when it syncs and finds no note of itself, and whenever a forgetting is
-done on it. So whoever forgets a text knows which machines have yet to hear. The notes are untrusted, as all of
-the registry: one that is not valid is left out.
+done on it. So whoever forgets a text knows which machines have yet to hear. The notes are untrusted, as all
+of the registry: one that is not valid is left out.
 """
 
 from __future__ import annotations
