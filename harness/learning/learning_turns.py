@@ -20,13 +20,13 @@ from harness.runs.run_records import RunRecords
 from harness.tools.port import AnyTool
 from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
-from harness.turns.turn_observer import Unobserved
+from harness.turns.turn_observer import TurnObserver
 from workspaces.errors import NotFound
 from workspaces.storage.records import RecordChange
 
 
 @dataclass(frozen=True, slots=True)
-class LearningTurns(Unobserved):
+class LearningTurns(TurnObserver):
     """The observer of the turns of one principal."""
 
     jobs: LearningJobs

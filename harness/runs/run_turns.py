@@ -34,7 +34,7 @@ from harness.transcripts.approval import accepted_call
 from harness.transcripts.outcome import Ending, outcome_of
 from harness.transcripts.session import Session
 from harness.transcripts.transcript import Entry
-from harness.turns.turn_observer import Unobserved
+from harness.turns.turn_observer import TurnObserver
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import RunId, TurnId
@@ -53,7 +53,7 @@ class RunStopped(Failure):
 
 
 @dataclass(frozen=True, slots=True)
-class RunTurns(Unobserved):
+class RunTurns(TurnObserver):
     """An observer of turns for the runs of one principal."""
 
     runs: RunRecords

@@ -23,7 +23,7 @@ from harness.tools.programs import ToolPrograms
 from harness.tools.stored_results import StoredResults
 from harness.turns.broadcast import Broadcaster
 from harness.turns.cancellation import Cancellation
-from harness.turns.turn_observer import TurnObserver, Unobserved
+from harness.turns.turn_observer import TurnObserver
 from workspaces.clock import Clock
 from workspaces.coordination.lease import Leases
 from workspaces.ids import ConversationId, TurnId
@@ -62,7 +62,7 @@ class TurnDependencies:
     broadcaster: Broadcaster = field(default_factory=Broadcaster)
     memory_cache: MemoryCache = field(default_factory=MemoryCache)
     fact_indexes: FactIndexes = field(default_factory=FactIndexes)
-    observer: TurnObserver = field(default_factory=Unobserved)
+    observer: TurnObserver = field(default_factory=TurnObserver)
     callers_model: Callable[[AgentRecord, ConversationId], Model] | None = None
     """A model supplied by the caller for its turn. Another process cannot resume a turn that uses it."""
     callers_tools: tuple[AnyTool, ...] = ()

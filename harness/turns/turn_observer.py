@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation
@@ -21,38 +20,44 @@ from workspaces.ids import TurnId
 from workspaces.storage.records import RecordChange
 
 
-class TurnObserver(Protocol):
-    """An observer of the turns of one principal. Threads may share it."""
+class TurnObserver:
+    """An observer of the turns of one principal, which changes nothing. Threads may share it."""
 
     def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
         """Return True if the next turn of this conversation must begin a new session.
 
         `session` is the newest session of the conversation.
         """
-        ...
+        del conversation, session
+        return False
 
     def may_replace_session(self, conversation: Conversation) -> bool:
         """Return True if a session that cannot be read is replaced by a new one."""
-        ...
+        del conversation
+        return False
 
     def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
         """Return tools for the turn of this event alone. It raises Failure if the turn must not begin."""
-        ...
+        del conversation, event
+        return ()
 
     def instructions(self, conversation: Conversation, event: Event) -> str | None:
         """Return the harness's instructions for the turn of this event alone."""
-        ...
+        del conversation, event
+        return None
 
     def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
         """Return the parts of memory that the event's own message shows, for the receipts of its turn."""
-        ...
+        del conversation, event
+        return ()
 
     def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
         """Return a test for the keys of the agent's facts that this turn shows elsewhere.
 
         None: all are shown.
         """
-        ...
+        del conversation, event
+        return None
 
     def begins(
         self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
@@ -61,7 +66,8 @@ class TurnObserver(Protocol):
 
         If a condition fails, the beginning is tried again from the start.
         """
-        ...
+        del conversation, event, turn_id, session
+        return ()
 
     def ends(
         self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
@@ -70,52 +76,12 @@ class TurnObserver(Protocol):
 
         If a condition fails, this is called again.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Unobserved:
-    """An observer that changes nothing."""
-
-    def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
-        del conversation, session
-        return False
-
-    def may_replace_session(self, conversation: Conversation) -> bool:
-        del conversation
-        return False
-
-    def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
-        del conversation, event
-        return ()
-
-    def instructions(self, conversation: Conversation, event: Event) -> str | None:
-        del conversation, event
-        return None
-
-    def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
-        del conversation, event
-        return ()
-
-    def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
-        del conversation, event
-        return None
-
-    def begins(
-        self, conversation: Conversation, event: Event, turn_id: TurnId, session: Session
-    ) -> tuple[RecordChange, ...]:
-        del conversation, event, turn_id, session
-        return ()
-
-    def ends(
-        self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]
-    ) -> tuple[RecordChange, ...]:
         del conversation, event, ending, own
         return ()
 
 
 @dataclass(frozen=True, slots=True)
-class TurnObservers:
+class TurnObservers(TurnObserver):
     """Several observers as one. Their changes are one batch."""
 
     observers: tuple[TurnObserver, ...]

@@ -17,7 +17,6 @@ from harness.runtime.async_bridge import run_in_thread
 from harness.runtime.json_log import event
 from harness.turns.dispatcher import Dispatcher
 from workspaces.errors import Failure
-from workspaces.storage.records import Key
 
 AT_ONCE_MAX = 256
 """Turns at once. Turns mostly wait for a model; more of them would only share the same threads and disk."""
@@ -35,7 +34,7 @@ class WorkerPool:
         """Take `drain_s`, the seconds that running turns may use at shutdown."""
         self._drain_s = drain_s
         self._places = asyncio.Semaphore(AT_ONCE_MAX)
-        self._tasks: dict[tuple[Key, int], asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
 
     async def take(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
@@ -45,24 +44,20 @@ class WorkerPool:
             with suppress(Failure):  # the lease expires by itself
                 await run_in_thread(dispatcher.leases.release, accepted.lease)
             accepted = replace(accepted, lease=None)
-        key = (accepted.claim, accepted.number)
-        if is_full or key in self._tasks:
-            return
-        task = asyncio.create_task(self._answer(dispatcher, accepted))
-        self._tasks[key] = task
-        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        # Its task is cancelled only when the process ends, so the event itself is not cancelled.
+        queued = replace(accepted, is_new=False)
+        self.begin(f"event {queued.claim} {queued.number}", lambda: dispatcher.wait(queued))
 
     def begin(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
         """Start durable work for which nobody waits, unless this pool is full or already does it.
 
         A job looks after work that the pool drops.
         """
-        key = (Key("work", name), 0)
-        if self._is_closed or len(self._tasks) >= WAITING_MAX or key in self._tasks:
+        if self._is_closed or len(self._tasks) >= WAITING_MAX or name in self._tasks:
             return
         task = asyncio.create_task(self._do(work))
-        self._tasks[key] = task
-        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
@@ -83,21 +78,7 @@ class WorkerPool:
         try:
             async with self._places:
                 await work()
-        except Failure as failure:  # the job tries again
-            event(_log, "work put off", code=failure.code)
+        except Failure as failure:  # the job tries again, or the event's status has the reason too
+            event(_log, "work not done", code=failure.code)
         except Exception as error:  # noqa: BLE001 - nothing above this task reports errors
             event(_log, "work failed", level=logging.ERROR, error=error)
-
-    async def _answer(self, dispatcher: Dispatcher, accepted: QueuedEvent) -> None:
-        """Run one event.
-
-        Its task is cancelled only when the process ends, so the event itself is not cancelled.
-        """
-        queued = replace(accepted, is_new=False)
-        try:
-            async with self._places:
-                await dispatcher.wait(queued)
-        except Failure as failure:  # the event's status has the reason too
-            event(_log, "event failed", code=failure.code)
-        except Exception as error:  # noqa: BLE001 - nothing above this task reports errors
-            event(_log, "event failed", level=logging.ERROR, error=error)

@@ -17,7 +17,7 @@ from harness.jobs.job import Job, Jobs
 from harness.messages.event import Event
 from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
-from harness.turns.turn_observer import Unobserved
+from harness.turns.turn_observer import TurnObserver
 from harness.webhooks.webhook import NoticeKind, Webhooks
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
@@ -40,7 +40,7 @@ _log = logging.getLogger("harness.webhooks")
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookNotices(Unobserved):
+class WebhookNotices(TurnObserver):
     """The notices of one account, in the name of one principal. It observes the ends of turns."""
 
     principal: Principal
