@@ -51,10 +51,6 @@ class Breakpoints:
     messages: tuple[int, ...] = ()
 
 
-BREAKPOINTS_MAX = 4
-"""The most breakpoints that a provider accepts."""
-
-
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     system: tuple[str, ...]

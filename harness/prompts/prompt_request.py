@@ -7,17 +7,15 @@ preview only shows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import assert_never
 
 from harness.context.assemble import assemble
 from harness.context.delta import Delta
 from harness.context.history_message import HistoryMessage
 from harness.context.length import Length, characters, measured
 from harness.context.prune import Pruning, leaving, prune
-from harness.context.receipt import Receipt, digest
+from harness.context.receipt import digest
 from harness.context.repair import repair
 from harness.context.snapshot import ShownState, Snapshot, after, decide
 from harness.context.summary_plan import Cover, Due, SummaryState, TurnTooLong, cover, due, due_json
@@ -114,20 +112,6 @@ class PromptRequest:
             "digest": digest(self.request),
             "request": self.request.as_json(),
         }
-
-
-def as_asked(receipt: Receipt, held: ShownState, said: Sequence[HistoryMessage]) -> ModelRequest:
-    """Rebuild the request of a receipt from the shown state and the messages."""
-    since = held.snapshot.traffic_from
-    messages = prune(said, receipt.pruning, render, running=receipt.turn_id, traffic_from=since)
-    request = assemble(held.snapshot, held.deltas, messages)
-    match receipt.purpose:
-        case "turn":
-            return request
-        case "flush":
-            return flushing(request)
-        case _:
-            assert_never(receipt.purpose)
 
 
 def flushing(request: ModelRequest) -> ModelRequest:

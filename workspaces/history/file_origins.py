@@ -107,12 +107,6 @@ class FileOrigins:
 
         return self._ask(read)
 
-    def rebuild(self) -> None:
-        """Empty the database and read every revision again."""
-        with self._database.held() as database, transaction(database):
-            empty(database)
-        self._ask(lambda _: None)
-
     def empty(self) -> None:
         """Empty the tables, and those of other caches of what files say. Other processes that have the file
         open see that, and read the history again."""

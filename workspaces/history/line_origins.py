@@ -159,11 +159,6 @@ class LineOrigins:
 
         return self._ask(read)
 
-    def rebuild(self) -> None:
-        """Empty the database and read every revision again, from the first to the newest."""
-        self.empty()
-        self._ask(lambda _: None)
-
     def empty(self) -> None:
         """Empty the tables. Other processes that have the file open see that, and read the history again."""
         with self._database.held() as database:

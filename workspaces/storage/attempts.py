@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 from workspaces.errors import Unavailable
 
@@ -15,6 +16,8 @@ LOST_ANSWERS_MAX = 2
 
 PAUSE_S = 0.02
 PAUSE_S_MAX = 1.0
+
+T = TypeVar("T")
 
 
 class Throttled(Exception):
@@ -30,6 +33,16 @@ class Throttled(Exception):
 
 class AnswerLost(Throttled):
     """The request was sent and the answer did not come: it may have had its effect."""
+
+
+def retried(call: Callable[[], T], sleep: Callable[[float], None]) -> T:
+    """Return the result of a call that may be repeated."""
+    attempts = Attempts(sleep)
+    while True:
+        try:
+            return call()
+        except Throttled as error:
+            attempts.pause_after(error)
 
 
 class Attempts:

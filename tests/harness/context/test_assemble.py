@@ -16,8 +16,9 @@ from harness.context.prompt import MountView, Sources, prompt_parts
 from harness.context.receipt import Entrance, digest, entrances, receipt, receipt_of
 from harness.context.snapshot import Moment, ShownState, Snapshot, SnapshotKey, decide
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
-from harness.messages.model_request import BREAKPOINTS_MAX, ModelRequest
+from harness.messages.model_request import ModelRequest
 from harness.runtime.templates import render
+from tests.harness.messages_rules import BREAKPOINTS_MAX
 from workspaces.ids import TurnId
 from workspaces.revision import RevisionId
 from workspaces.timestamp import stamp_of

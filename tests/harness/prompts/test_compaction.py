@@ -19,10 +19,11 @@ from harness.messages.message import Text, ToolCall, ToolResult
 from harness.messages.model_request import ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Emit
 from harness.models.scripted import ScriptedModel, ScriptedReply
-from harness.prompts.prompt_request import PromptRequest, as_asked
+from harness.prompts.prompt_request import PromptRequest
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry, TranscriptWindow
+from tests.harness.prompts.stored_request import as_asked
 from workspaces.clock import ManualClock
 from workspaces.errors import Busy
 from workspaces.ids import new_id

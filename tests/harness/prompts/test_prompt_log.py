@@ -13,9 +13,9 @@ from harness.messages.message import Text, ToolCall
 from harness.messages.model_request import ModelFailure, ModelRequest
 from harness.models.scripted import ScriptedModel, ScriptedReply
 from harness.prompts.prompt_log import ReceiptDraft
-from harness.prompts.prompt_request import as_asked
 from harness.prompts.turn_log import TurnLog
 from harness.transcripts.transcript import TranscriptWindow
+from tests.harness.prompts.stored_request import as_asked
 from workspaces.clock import ManualClock
 from workspaces.errors import LeaseLost
 from workspaces.revision import Author

@@ -11,9 +11,9 @@ from harness import Harness
 from harness.messages.message import ToolCall, ToolResult
 from harness.messages.model_request import ModelRequest
 from harness.models.scripted import ScriptedModel
-from harness.prompts.prompt_request import as_asked
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.transcript import TranscriptWindow
+from tests.harness.prompts.stored_request import as_asked
 from workspaces.errors import Refused
 from workspaces.revision import Author
 

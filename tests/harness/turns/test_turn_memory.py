@@ -15,8 +15,9 @@ from harness.conversations.export import entry_line
 from harness.memory.blocks.condition import UNCONDITIONAL
 from harness.messages.message import ToolCall
 from harness.models.scripted import ScriptedModel
-from harness.prompts.prompt_request import PromptRequest, as_asked
+from harness.prompts.prompt_request import PromptRequest
 from harness.transcripts.transcript import Entry
+from tests.harness.prompts.stored_request import as_asked
 from workspaces.errors import Refused
 from workspaces.revision import Author
 

@@ -278,7 +278,7 @@ def test_two_histories_that_meet_have_the_same_origins_however_they_are_read(
         expected = _origins(Path(place), there, "there").below("")
         assert list(expected) == list(here.tree(here.tip()))
         assert caught_up.below("") == expected
-        caught_up.rebuild()
+        caught_up.empty()
         assert caught_up.below("") == expected
 
 

@@ -135,7 +135,7 @@ def test_origins_after_a_merge_come_from_both_parents(
         run("update-ref", "refs/heads/main", merge)
         expected = [RevisionId(theirs), first, first, first, ours]
         assert origins.origins(MEMORY) == expected
-        origins.rebuild()
+        origins.empty()
         assert origins.origins(MEMORY) == expected
         run("update-ref", "refs/heads/main", ours)
 
@@ -185,7 +185,7 @@ def test_origins_are_true_and_an_incremental_update_equals_a_rebuild(
             now = {path: data for path, data in {**now, **change}.items() if data is not None}
             versions.append((history.record(change, AGENT), now))
             if number in asked_after:
-                caught_up.origins(next(iter(now))) if now else caught_up.rebuild()
+                caught_up.origins(next(iter(now))) if now else caught_up.empty()
         anew = LineOrigins(Path(place) / "b.db", history)
         for path, data in now.items():
             found = caught_up.origins(path)

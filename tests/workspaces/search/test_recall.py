@@ -186,7 +186,7 @@ def test_line_origins_and_the_recall_index_share_a_database_file(
 ) -> None:
     workspace.write("a.md", "- tea\n", by=AGENT)
     assert workspace.recall.find("tea")[0].author == "helper"
-    workspace.origins.rebuild()
+    workspace.origins.empty()
     assert workspace.recall.find("tea")[0].author == "helper"
     assert [name.name for name in (home.root / "search").glob("*.db")] == [
         f"{workspace.namespace}.db"

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
 from workspaces.errors import Conflict
-from workspaces.storage.attempts import AnswerLost, Attempts, Throttled
+from workspaces.storage.attempts import Attempts, Throttled, retried
 from workspaces.storage.dynamodb.expressions import (
     LIVE,
     Attributes,
@@ -83,8 +83,9 @@ class DynamoRecords:
 
     @timed("records", "get")
     def get(self, key: Key) -> Item | None:
-        answer = self._retried(
-            lambda: self._table.ask("get_item", Key=key_attributes(key), ConsistentRead=True)
+        attributes = key_attributes(key)
+        answer = retried(
+            lambda: self._table.ask("get_item", Key=attributes, ConsistentRead=True), self._sleep
         )
         return self._live(answer.get("Item"))
 
@@ -119,7 +120,9 @@ class DynamoRecords:
         items: list[Item] = []
         page = limit + 1  # BETWEEN includes `end`, which does not count
         while True:
-            answer = self._retried(lambda page=page: self._table.ask("query", **query, Limit=page))
+            answer = retried(
+                lambda page=page: self._table.ask("query", **query, Limit=page), self._sleep
+            )
             for attributes in answer["Items"]:
                 item = self._table.item(attributes)
                 if start <= item.key.sort and (end is None or item.key.sort < end):
@@ -177,7 +180,7 @@ class DynamoRecords:
                 # The effect of this call, whose answer was lost.
                 if current is not None and is_written_by(write_id, current):
                     return int(current["counter"]["N"])
-            except (Throttled, AnswerLost) as error:
+            except Throttled as error:
                 attempts.pause_after(error)
                 continue
             with suppress(Conflict):
@@ -227,7 +230,7 @@ class DynamoRecords:
                 if attempts.lost:
                     raise self._table.unknown() from failure
                 return unmet
-            except (Throttled, AnswerLost) as error:
+            except Throttled as error:
                 attempts.pause_after(error)
         return None
 
@@ -246,19 +249,10 @@ class DynamoRecords:
         for _ in range(READ_ROUNDS_MAX):
             if not unread:
                 return conditions
-            items, unread = self._retried(lambda unread=unread: self._table.read(unread))
+            items, unread = retried(lambda unread=unread: self._table.read(unread), self._sleep)
             for item in filter(None, map(self._live, items)):
                 conditions[item.key] = item.counter
         raise self._table.contended()
-
-    def _retried(self, ask: Callable[[], T]) -> T:
-        """Carry out a read. Reads may be repeated."""
-        attempts = Attempts(self._sleep)
-        while True:
-            try:
-                return ask()
-            except (Throttled, AnswerLost) as error:
-                attempts.pause_after(error)
 
     def _live(self, attributes: Attributes | None) -> Item | None:
         if attributes is None:

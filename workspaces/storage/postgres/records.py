@@ -37,7 +37,7 @@ from psycopg.types.numeric import Int8
 from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import is_met
 from workspaces.errors import Conflict, Unavailable
-from workspaces.storage.attempts import AnswerLost, Attempts, Throttled
+from workspaces.storage.attempts import AnswerLost, Throttled, retried
 from workspaces.storage.postgres.database import Database, ResultRow, Statement, TransactionId
 from workspaces.storage.records import (
     SCAN_ITEMS_MAX,
@@ -137,7 +137,7 @@ class PostgresRecords:
     @timed("records", "get")
     def get(self, key: Key) -> Item | None:
         arguments = (_bytes(key.partition), _bytes(key.sort), self._now())
-        items = self._retried(lambda: self._read(key.partition, _GET, arguments))
+        items = retried(lambda: self._read(key.partition, _GET, arguments), self._sleep)
         return items[0] if items else None
 
     @timed("records", "write")
@@ -145,9 +145,9 @@ class PostgresRecords:
         check_batch(changes)
         texts = encoded_batch(changes)
         if all(isinstance(change, Check) for change in changes):
-            self._retried(lambda: self._check(changes))
+            retried(lambda: self._check(changes), self._sleep)
             return ()
-        counters = self._retried(lambda: self._write(changes, texts))
+        counters = retried(lambda: self._write(changes, texts), self._sleep)
         self._sweep_if_due()
         return counters
 
@@ -164,8 +164,8 @@ class PostgresRecords:
         limit = max(0, min(limit, SCAN_ITEMS_MAX))
         bounds = [_bytes(text) for text in (partition, start, end) if text is not None]
         query = _SCANS[end is not None, backwards]
-        return self._retried(
-            lambda: self._read(partition, query, (*bounds, self._now(), Int8(limit)))
+        return retried(
+            lambda: self._read(partition, query, (*bounds, self._now(), Int8(limit))), self._sleep
         )
 
     def close(self) -> None:
@@ -236,14 +236,6 @@ class PostgresRecords:
 
     def _counters_query(self, changes: Sequence[RecordChange]) -> Statement:
         return (_COUNTERS, (*_columns([change.key for change in changes]), self._now()))
-
-    def _retried(self, call: Callable[[], T]) -> T:
-        attempts = Attempts(self._sleep)
-        while True:
-            try:
-                return call()
-            except Throttled as error:
-                attempts.pause_after(error)
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
