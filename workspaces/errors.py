@@ -201,7 +201,7 @@ class ForbiddenText(Refused):
         """Store the places. `is_here`: they are in the file on this disk, which is not kept as it is."""
         super().__init__("text", None, f"{_shown(path)} {forbidden_lines(places)}")
         self.remedy = (
-            "remove those lines from the file on this machine; until then its last kept version counts"
+            "take it out of the file on disk, where it was written; until then its last kept version counts"
             if is_here
             else "leave the text out; `harness forbid list` shows the rules, and `harness forbid allow` "
             "lets one pass once"

@@ -153,7 +153,8 @@ REMEDIES = {
     "conflict": "merge the two files and remove this one",
     "clock": "correct the wrong clock, or use NTP; nothing is lost",
     "edited": "`harness restore` brings the first revision back; nothing is lost",
-    "forbidden": "take the text out of the file; until then its last kept version counts",
+    "forbidden": "take the text out of the file; until then its last kept version counts, which others may "
+    "change: then both are merged",
     "history": "`harness sync --check` shows details; files are still synced",
 }
 

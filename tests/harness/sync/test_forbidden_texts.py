@@ -105,6 +105,70 @@ def test_a_merge_with_a_forbidden_text_keeps_all_other_lines(a: Laptop, b: Lapto
         assert "green tea" in text and "from b" in text
 
 
+MENDED = "# A\n\n- tea\n- the code is out\n"
+
+
+def hold_back(a: Laptop, path: str = NOTE) -> None:
+    forbid(a, text=SECRET)
+    a.put("notes", path, f"# A\n\n- tea\n- {SECRET}\n")
+
+
+def mend(a: Laptop, b: Laptop, path: str = NOTE) -> str:
+    """Take the text out of the file, and return what both machines have then."""
+    a.put("notes", path, MENDED)
+    for laptop in (a, b, a):
+        laptop.sync()
+    assert a.texts("notes") == b.texts("notes")
+    assert a.workspaces.get("notes").edits.problems() == []
+    return a.texts("notes")[path]
+
+
+def test_a_change_of_a_file_that_is_held_back_counts_for_readers_and_is_merged_later(
+    a: Laptop, b: Laptop
+) -> None:
+    hold_back(a)
+    b.put("notes", NOTE, "# A, by b\n\n- tea\n")
+    b.put("notes", "other.md", "other\n")
+    b.sync()
+    for _ in range(2):
+        a.sync()
+        revisions = len(a.workspaces.get("notes").history.log(limit=20))
+        b.sync()
+    notes = a.workspaces.get("notes")
+    assert "4711" in a.texts("notes")[NOTE] and a.texts("notes")["other.md"] == "other\n"
+    assert notes.read(NOTE).text == "# A, by b\n\n- tea\n"
+    a.put("notes", "later.md", "later\n")
+    a.sync()
+    b.sync()
+    assert b.texts("notes")["later.md"] == "later\n"
+    assert len(notes.history.log(limit=20)) == revisions + 1  # the syncs between made none
+    (problem,) = notes.edits.problems()
+    assert (problem.path, problem.kind) == (NOTE, "forbidden") and "line 4" in problem.detail
+    assert mend(a, b) == "# A, by b\n\n- tea\n- the code is out\n"
+
+
+def test_a_deletion_of_a_file_that_is_held_back_deletes_nothing_of_it(a: Laptop, b: Laptop) -> None:
+    hold_back(a)
+    (b.workspaces.get("notes").root / NOTE).unlink()
+    b.sync()
+    a.sync()
+    assert "4711" in a.texts("notes")[NOTE]
+    assert [one.path for one in a.workspaces.get("notes").edits.problems()] == [NOTE]
+    assert mend(a, b) == MENDED
+
+
+def test_a_new_file_that_is_held_back_is_merged_with_that_of_another_machine(
+    a: Laptop, b: Laptop
+) -> None:
+    hold_back(a, "new.md")
+    b.put("notes", "new.md", "from b\n")
+    b.sync()
+    a.sync()
+    assert a.workspaces.get("notes").read("new.md").text == "from b\n"
+    text = mend(a, b, "new.md")
+    assert "from b\n" in text and "- the code is out\n" in text
+
+
 def test_an_entry_that_is_not_valid_is_listed_and_changes_nothing(a: Laptop, b: Laptop) -> None:
     rule = forbid(a, text=SECRET)
     a.sync()

@@ -96,6 +96,29 @@ def test_every_door_refuses_with_422_and_without_the_text(forbade: Forbade) -> N
     assert caller("GET", asked[0][1]).status_code == 404
 
 
+def test_a_file_that_is_held_back_refuses_every_write_with_its_line_and_remedy(
+    forbade: Forbade, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also a write that names the version which counts for readers. The file on the disk is somebody's."""
+    caller, path = forbade.caller, f"/v1/workspaces/{forbade.workspace}/files/held.md"
+    assert caller("PUT", path, content=b"tea\n").status_code == 201
+    tag = caller("GET", path).headers["ETag"]
+    (tree,) = (one.parent for one in tmp_path_factory.getbasetemp().rglob("workspaces/*/held.md"))
+    (tree / "held.md").write_text(f"tea\n{NUMBER}\n")
+    for method, headers in (("PUT", {}), ("PUT", {"If-Match": tag}), ("DELETE", {"If-Match": tag})):
+        content = {"content": b"else\n"} if method == "PUT" else {}
+        answer = caller(method, path, headers=headers, **content)
+        assert answer.status_code == 422, answer.text
+        error = answer.json()["error"]
+        assert "'held.md'" in error["message"] and f"line 2 ({forbade.rule})" in error["message"]
+        assert "take it out of the file" in error["message"] and NUMBER not in answer.text
+    assert caller("DELETE", path).status_code == 422
+    assert caller("GET", path).text == "tea\n"
+    assert caller("PUT", f"{path}.md", content=b"beside\n").status_code == 201
+    (tree / "held.md").write_text("tea\nnothing\n")
+    assert caller("PUT", path, content=b"else\n").status_code == 200
+
+
 def test_a_false_alarm_passes_once(forbade: Forbade) -> None:
     caller, path = forbade.caller, f"/v1/workspaces/{forbade.workspace}/files/b.md"
     allow = f"/v1/forbidden/{forbade.rule}/allow"
