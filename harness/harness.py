@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from harness.bootstrap.composition import wire
 from harness.bootstrap.first_start import create_defaults, write_missing_cards
 from harness.messages.progress import silent
-from harness.runtime.lazily import is_built, lazily
 from harness.runtime.settings import Settings, read_settings
+from workspaces.coordination.lazily import is_built, lazily
 from workspaces.errors import Failure, NotFound
 from workspaces.ids import new_id
 
@@ -316,7 +316,7 @@ class Harness:
         from harness.turns.preview import preview
 
         return preview(
-            self.rooms.dispatcher,
+            self.rooms.prompt_dependencies,
             self._agent(agent),
             conversation=conversation,
             message=message,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.bootstrap.local_files import clock_of, embedder_of
 from harness.bootstrap.services.home_services import HomeServices
 from harness.bootstrap.services.principal_services import PrincipalServices
-from harness.runtime.lazily import build_all, lazily
+from workspaces.coordination.lazily import build_all, lazily
 from workspaces.home.locations import are_shared, bucket_at, records_at
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class Application(HomeServices):
 
     def build_all(self, principal: Principal) -> None:
         """Build every service, so that a server imports none of them in the middle of a request."""
-        build_all(self)
-        build_all(self.rooms(principal))
+        services = self.rooms(principal)
+        for one in (self, services, services.learning_services):
+            build_all(one)
 
     def _services_of(self, principal: Principal) -> PrincipalServices:
         def of_owner() -> PrincipalServices:

@@ -14,7 +14,8 @@ from harness.conversations.event_queue import TURN
 from harness.forgetting.forgettings import FORGET
 from harness.jobs.job import Job
 from harness.jobs.runner import JobShare, OutOfReach, RunJob
-from harness.learning.learning import LEARN, LEARNING_AT_ONCE_MAX
+from harness.learning.learning import LEARNING_AT_ONCE_MAX
+from harness.learning.learning_jobs import LEARN
 from harness.runs.chain import CHAIN
 from harness.runs.run_records import RUN, RUNS_AT_ONCE_MAX
 from harness.runs.scheduler import SCHEDULE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.runtime.settings import Settings
 from workspaces.accounts.principal import PARTITION, Principal, stored_owner
@@ -24,10 +25,12 @@ from workspaces.home.opening import open_tree
 from workspaces.ids import AccountId, WorkspaceId, namespace
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author
-from workspaces.search.embeddings import Embedder
 from workspaces.storage.records import Key, RecordStore, with_prefix
 from workspaces.workspace.protection import Protection, PutBack
 from workspaces.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workspaces.search.embeddings import Embedder
 
 
 class LocalFiles:

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from harness.conversations.conversation import INSTRUCT, Conversation, Conversations, New, claim_key
 from harness.conversations.incoming_event import IncomingEvent, NewMarking, nothing_forbidden
@@ -54,7 +55,6 @@ from harness.conversations.queued_event import (
 from harness.conversations.turn_start import TurnStart
 from harness.jobs.job import Job, Jobs, wish_key
 from harness.messages.event import SHARED_KEY, Event
-from harness.transcripts.outcome import Ending
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.coordination.claim import Claim, Claims
@@ -72,6 +72,9 @@ from workspaces.storage.records import (
     RecordChange,
     RecordStore,
 )
+
+if TYPE_CHECKING:
+    from harness.transcripts.outcome import Ending
 
 TURN = "turn"
 """Kind of the job that looks after a conversation with unfinished events."""

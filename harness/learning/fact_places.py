@@ -11,19 +11,22 @@ which a person approves every write is not written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.agents.catalog import AgentCatalog
 from harness.agents.record import AgentRecord
-from harness.learning.candidate import FactCandidate, FactPlan, LearnedScope, planned
 from harness.memory.facts.fact import Fact
-from harness.memory.facts.fact_catalog import FactCatalog
-from harness.memory.facts.facts import Facts
 from workspaces.accounts.principal import Principal
 from workspaces.revision import Author
 
-FactPlaces = Mapping[LearnedScope, Facts]
+if TYPE_CHECKING:
+    from harness.learning.candidate import FactCandidate, FactPlan, LearnedScope
+    from harness.memory.facts.fact_catalog import FactCatalog
+    from harness.memory.facts.facts import Facts
+
+FactPlaces: TypeAlias = "Mapping[LearnedScope, Facts]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class LearnedFacts:
 
     principal: Principal
     agents: AgentCatalog
-    facts: FactCatalog
+    catalog: Callable[[], FactCatalog]
 
     def may_store(self, agent: AgentRecord) -> bool:
         """Return False if there is certainly no place for a fact, without looking at any workspace."""
@@ -49,14 +52,14 @@ class LearnedFacts:
         found: dict[LearnedScope, Facts] = {}
         if not self._is_shared(agent):
             if config.memory_enabled:
-                found["agent"] = self.facts.of_agent(agent.id)
+                found["agent"] = self.catalog().of_agent(agent.id)
             return found
         for mount in self.agents.bindings(agent) if config.workspaces else ():
             if mount.is_writable and not (mount.is_private or mount.is_asked_for):
-                found["workspace"] = self.facts.over(mount.here)
+                found["workspace"] = self.catalog().over(mount.here)
                 break
         if config.memory_enabled:
-            found["agent"] = self.facts.of_every_user(agent.id)
+            found["agent"] = self.catalog().of_every_user(agent.id)
         return found
 
     def _is_shared(self, agent: AgentRecord) -> bool:
@@ -75,6 +78,8 @@ def store(places: FactPlaces, candidates: Sequence[FactCandidate], by: Author) -
 
     Raises: WorkspaceBusy while a command holds a workspace.
     """
+    from harness.learning.candidate import planned
+
     plan = planned(candidates, known_in(places))
     for scope, entries in plan.entries.items():
         if entries:

@@ -38,6 +38,7 @@ from harness.learning.budget import (
 )
 from harness.learning.candidate import FactCandidate, candidate_of, checked, planned
 from harness.learning.fact_places import FactPlaces, LearnedFacts, known_in, store
+from harness.learning.learning_jobs import rewrites_blocks
 from harness.learning.new_text import NewText
 from harness.learning.pass_records import NoteUsage, PassRecords, PassState
 from harness.learning.question import (
@@ -421,11 +422,6 @@ class Learner:
         model = (pass_.state.reply or {}).get("model") or ""
         name = "sleep" if source == "sleep" else "extraction"
         return Author(name, agent.id, source, {"Agent": agent.id, **trailers, "Model": model})
-
-
-def rewrites_blocks(agent: AgentRecord, *, asked: bool = False) -> bool:
-    """Return True if passes rewrite the user's blocks: the agent's setting says so, or a person asks."""
-    return (asked or agent.config.sleep.enabled) and agent.config.private != "off"
 
 
 @dataclass(slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.agents.catalog import AgentCatalog
 from harness.context.receipt import ShownPart
 from harness.conversations.conversation import Conversation, Conversations
-from harness.learning.learning import LearningJobs, chain_text, first_entry
-from harness.learning.learnings import Learnings, RecordLearning, is_learning
+from harness.learning.learning_jobs import LearningJobs, chain_text, first_entry
 from harness.learning.new_text import CHARACTERS_MIN, length_behind
 from harness.learning.pass_records import PassRecords
 from harness.learning.unread import UnreadText
@@ -24,13 +24,16 @@ from harness.turns.turn_observer import TurnObserver
 from workspaces.errors import NotFound
 from workspaces.storage.records import RecordChange
 
+if TYPE_CHECKING:
+    from harness.learning.learnings import Learnings
+
 
 @dataclass(frozen=True, slots=True)
 class LearningTurns(TurnObserver):
     """The observer of the turns of one principal."""
 
     jobs: LearningJobs
-    learnings: Learnings
+    learnings: Callable[[], Learnings]
     agents: AgentCatalog
     conversations: Conversations
     runs: RunRecords
@@ -43,28 +46,35 @@ class LearningTurns(TurnObserver):
         if chain is None:
             return ()
         del conversation
-        return (RecordLearning(lambda learning, by: self.learnings.record(chain, learning, by)),)
+        from harness.learning.learnings import RecordLearning
+
+        keep = self.learnings().record
+        return (RecordLearning(lambda learning, by: keep(chain, learning, by)),)
 
     def instructions(self, conversation: Conversation, event: Event) -> str | None:
         """Return the learnings that the step of a chain is shown."""
         del conversation
         chain = self._chain_of(event)
-        return None if chain is None else self.learnings.shown(chain)
+        return None if chain is None else self.learnings().shown(chain)
 
     def shown(self, conversation: Conversation, event: Event) -> tuple[ShownPart, ...]:
         """Return the part with the learnings, for the receipts of the step."""
         del conversation
         chain = self._chain_of(event)
-        text = None if chain is None else self.learnings.shown(chain)
+        text = None if chain is None else self.learnings().shown(chain)
         if chain is None or text is None:
             return ()
-        rows = tuple(fact.id for fact in self.learnings.newest(chain))
+        rows = tuple(fact.id for fact in self.learnings().newest(chain))
         return (ShownPart("learnings", None, len(text.encode()), rows=rows),)
 
     def hides_fact(self, conversation: Conversation, event: Event) -> Callable[[str], bool] | None:
         """Return a test for learnings, where they have their own part of the prompt."""
         del conversation
-        return None if self._chain_of(event) is None else is_learning
+        if self._chain_of(event) is None:
+            return None
+        from harness.learning.learnings import is_learning
+
+        return is_learning
 
     def ends(
         self, conversation: Conversation, event: Event, ending: Ending, own: Sequence[Entry]

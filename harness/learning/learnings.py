@@ -86,7 +86,7 @@ class Learnings:
         if secrets := find_secrets(learning):
             rule = f"holds what looks like a secret ({secrets[0].kind}), and is not stored"
             raise Refused("learning", None, rule, remedy="say where it is kept instead")
-        facts = self.facts.facts.of_agent(chain.agents[0])
+        facts = self.facts.catalog().of_agent(chain.agents[0])
         director = Author(by.name, by.id, "director", {**by.trailers, "Chain": chain.id})
         key = f"{LEARNING_PREFIX}{int(self.clock.now().timestamp() * 1000)}"
         for number in range(1, SAME_MOMENT_MAX + 1):
@@ -103,7 +103,7 @@ class Learnings:
         found: list[Fact] = []
         for agent_id in dict.fromkeys(chain.agents):
             try:
-                facts = self.facts.facts.of_agent(agent_id).list()
+                facts = self.facts.catalog().of_agent(agent_id).list()
             except NotFound:  # the agent was deleted
                 continue
             found += [fact for fact in facts if is_learning(fact.key)]

@@ -12,13 +12,16 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.messages.marking import TextMarks, marked_message
 from harness.messages.model_request import ModelFailure, ModelRequest, Reply
 from harness.messages.progress import Emit, Progress, TextArrived, Withdrawn, silent
-from harness.models.port import Model
 from harness.runtime.async_bridge import run_in_thread
 from workspaces.forgetting.streamed_text import StreamedText
+
+if TYPE_CHECKING:
+    from harness.models.port import Model
 
 
 class MarkingModel:

@@ -14,14 +14,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from harness.billing.ledger import Ledger, UsageOwner
 from harness.billing.limits import AccountLimiter
 from harness.messages.model_request import NO_USAGE, ModelFailure, ModelRequest, Reply, Usage
 from harness.messages.progress import Counted, Emit, Progress
-from harness.models.port import Model
 from harness.runtime.async_bridge import run_in_thread
 from workspaces.errors import Exhausted, Failure, Refused
+
+if TYPE_CHECKING:
+    from harness.models.port import Model
 
 
 class MeteredModel:

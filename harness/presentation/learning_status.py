@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.billing.price import NANODOLLARS
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 
 if TYPE_CHECKING:
     from harness.harness import Harness

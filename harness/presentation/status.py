@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.agents.mounts import missing_mounts
 from harness.bootstrap.adoption import orphans
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 from harness.presentation.agent_memory import lines_left_out
 from harness.presentation.call_text import CallLimit, CallText, call_text
 from harness.presentation.learning_status import learning_lines

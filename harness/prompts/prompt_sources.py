@@ -30,7 +30,6 @@ from harness.memory.blocks.core_blocks import CoreBlock, CoreBlocks, core_parts
 from harness.memory.facts.fact_parts import FactMemory, fact_parts
 from harness.memory.facts.prompt_facts import PromptFacts
 from harness.memory.memory_cache import MemoryCache, newest_first
-from harness.memory.remote_memory import remote_memory
 from harness.messages.model_request import ToolSpec
 from harness.runtime.templates import render
 from harness.transcripts.session import Session
@@ -248,6 +247,8 @@ class PromptSources:
                 raise Unavailable(
                     "S3", "a workspace that is read in place shows its newest state only"
                 )
+            from harness.memory.remote_memory import remote_memory
+
             memory = remote_memory(mount.name, workspace)
             return _MountMemory(memory.revision if memory else None, memory)
         revision = self._revision(mount.name, workspace, view, commit=commit)

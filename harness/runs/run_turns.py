@@ -9,14 +9,14 @@ session skips them: the next turn resumes the state from before that run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from harness.agents.catalog import AgentCatalog
 from harness.context.receipt import DECISION, ShownPart
 from harness.conversations.conversation import Conversation, Conversations
-from harness.memory.decisions.decision import stored_decision
 from harness.messages.event import RUN_PREFIX, SHARED_KEY, Event
 from harness.runs.active_memory import (
     ActiveMemories,
@@ -24,8 +24,6 @@ from harness.runs.active_memory import (
     session_of_state,
     session_state,
 )
-from harness.runs.decisions import Decisions
-from harness.runs.result_tools import SUBMIT, GetMyDecisions
 from harness.runs.run import Run, RunError, ended
 from harness.runs.run_records import RunRecords
 from harness.runtime.templates import render
@@ -41,6 +39,9 @@ from workspaces.ids import RunId, TurnId
 from workspaces.revision import RevisionId
 from workspaces.storage.records import RecordChange
 from workspaces.timestamp import stamp_of
+
+if TYPE_CHECKING:
+    from harness.runs.decisions import Decisions
 
 
 class RunStopped(Failure):
@@ -60,7 +61,7 @@ class RunTurns(TurnObserver):
     memories: ActiveMemories
     conversations: Conversations
     agents: AgentCatalog
-    decisions: Decisions
+    decisions: Callable[[], Decisions]
     clock: Clock
 
     def tools(self, conversation: Conversation, event: Event) -> tuple[AnyTool, ...]:
@@ -73,11 +74,13 @@ class RunTurns(TurnObserver):
         if (
             run is not None
             and not run.is_final
-            and (submit := self.decisions.submit_tool(run, agent))
+            and (submit := self.decisions().submit_tool(run, agent))
         ):
             found.append(submit)
         if agent.config.review_decisions and self._is_owner(conversation):
-            found.append(GetMyDecisions(partial(self.decisions.told, agent.id)))
+            from harness.runs.result_tools import GetMyDecisions
+
+            found.append(GetMyDecisions(partial(self.decisions().told, agent.id)))
         return tuple(found)
 
     def instructions(self, conversation: Conversation, event: Event) -> str | None:
@@ -218,10 +221,13 @@ class RunTurns(TurnObserver):
 
     def _with_result(self, run: Run, before: Run, own: Sequence[Entry]) -> Run:
         """Return a succeeded run with its result. A run that should have one and has none has failed."""
+        from harness.memory.decisions.decision import stored_decision
+        from harness.runs.result_tools import SUBMIT
+
         agent = self.agents.get(run.agent_id)
         call = accepted_call(own, SUBMIT)
         if call is not None:
-            result = self.decisions.result_of(before, agent, call.input)
+            result = self.decisions().result_of(before, agent, call.input)
             said = (one.message.text for one in own if one.message.role == "assistant")
             reply = "\n\n".join(text for text in said if text)
             if not reply and "card" in result:

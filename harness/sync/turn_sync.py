@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from harness.agents.mounts import Mount
+from harness.memory.workspace_sync import sync_of
 from workspaces.durability import HERE, Durable
 from workspaces.errors import Failure
-from workspaces.sync.engine import Sync
-from workspaces.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workspaces.sync.engine import Sync
+    from workspaces.workspace.workspace import Workspace
 
 _LOG = logging.getLogger("harness.sync.turn_sync")
 
@@ -25,8 +29,8 @@ def pull(mounts: Iterable[Mount], others: Iterable[Workspace] = ()) -> None:
     """
     named = {mount.namespace: (mount.name, sync) for mount, sync in _shared(mounts)}
     for workspace in others:
-        if isinstance(workspace.edits.remote, Sync):
-            named.setdefault(workspace.namespace, (workspace.record.name, workspace.edits.remote))
+        if (sync := sync_of(workspace)) is not None:
+            named.setdefault(workspace.namespace, (workspace.record.name, sync))
     for name, sync in named.values():
         try:
             sync.pull()
@@ -66,5 +70,5 @@ def push(mounts: Iterable[Mount], changed: Iterable[str]) -> Durable:
 
 def _shared(mounts: Iterable[Mount]) -> list[tuple[Mount, Sync]]:
     """Return the shared mounts that have a copy on this machine. The others are read in place in S3."""
-    copies = [(mount, mount.here.edits.remote) for mount in mounts if not mount.is_distant]
-    return [(mount, remote) for mount, remote in copies if isinstance(remote, Sync)]
+    copies = [(mount, sync_of(mount.here)) for mount in mounts if not mount.is_distant]
+    return [(mount, sync) for mount, sync in copies if sync is not None]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.agents.mounts import Mount
-from harness.memory.blocks.agent_blocks import AgentBlocks
 from harness.tools.programs import NO_PROGRAMS, ToolPrograms
 from harness.tools.stored_results import StoredResults
 from workspaces.errors import NotFound, Refused, nearest
@@ -23,6 +23,9 @@ from workspaces.revision import Author, RevisionId
 from workspaces.storage.records import JsonObject
 from workspaces.workspace.decided_files import Written
 from workspaces.workspace.workspace import Command
+
+if TYPE_CHECKING:
+    from harness.memory.blocks.agent_blocks import AgentBlocks
 
 
 @dataclass(frozen=True, slots=True)

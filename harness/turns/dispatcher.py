@@ -71,7 +71,7 @@ BEGIN_S_MAX = 5.0
 seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatcher(TurnDependencies):
     """The dispatcher of one principal's events."""
 

@@ -14,7 +14,7 @@ from harness.tools.port import Toolset
 from harness.tools.tool_context import ToolContext
 from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Entry, TranscriptWindow
-from harness.turns.dispatcher import Dispatcher
+from harness.turns.turn_dependencies import PromptDependencies
 from harness.turns.turn_memory import agent_blocks, effective_policy, turn_facts, turn_memory
 from workspaces.ids import ConversationId, TurnId
 from workspaces.revision import Author
@@ -28,7 +28,7 @@ _NEXT = TurnId("")
 
 
 def preview(
-    dispatcher: Dispatcher,
+    dependencies: PromptDependencies,
     agent: AgentRecord,
     *,
     conversation: str | None = None,
@@ -42,37 +42,37 @@ def preview(
     turn would ask for. The preview stores nothing, with two exceptions that every turn makes too: workspaces
     are pulled, and manual edits are committed.
     """
-    dispatcher.publish_pending()
-    agent = dispatcher.agents.get(agent.id)
-    mounts = dispatcher.agents.bindings(agent)
+    dependencies.publish_pending()
+    agent = dependencies.agents.get(agent.id)
+    mounts = dependencies.agents.bindings(agent)
     chosen = effective_policy(agent, policy)
-    memory = turn_memory(dispatcher.blocks, agent, chosen)
+    memory = turn_memory(dependencies.blocks, agent, chosen)
     pull(mounts, memory.workspaces())
     sources = PromptSources(
         agent.config,
         mounts,
-        model=dispatcher.open_model(agent, None).name,
+        model=dependencies.open_model(agent, None).name,
         policy=chosen.comparison_key,
         blocks=memory.core,
-        facts=turn_facts(dispatcher, agent, mounts, view_of),
+        facts=turn_facts(dependencies, agent, mounts, view_of),
         view_of=view_of,
     )
-    existing = dispatcher.conversations.find(agent.id, conversation) if conversation else None
-    results = dispatcher.results(existing.id if existing else _NEW)
+    existing = dependencies.conversations.find(agent.id, conversation) if conversation else None
+    results = dependencies.results(existing.id if existing else _NEW)
     tool_context = ToolContext(
         mounts,
         _no_author,
-        programs=dispatcher.programs(),
+        programs=dependencies.programs(),
         results=results,
-        blocks=agent_blocks(dispatcher.blocks, dispatcher.agents, agent),
+        blocks=agent_blocks(dependencies.blocks, dependencies.agents, agent),
     )
-    tools = Toolset(dispatcher.tools, tool_context, agent.config.tools).specs()
-    now = dispatcher.clock.now()
+    tools = Toolset(dependencies.tools, tool_context, agent.config.tools).specs()
+    now = dependencies.clock.now()
     if existing is None:
         window, shown = TranscriptWindow(new_session(1, stamp_of(now)), ()), None
     else:
-        window = dispatcher.conversations.transcript(existing).window()
-        shown = dispatcher.conversations.prompt_log(existing).held()
+        window = dependencies.conversations.transcript(existing).window()
+        shown = dependencies.conversations.prompt_log(existing).held()
     if message is not None:
         said = Entry(
             window.next_number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.agents.catalog import AgentCatalog
 from harness.agents.mounts import Mount
@@ -17,8 +18,10 @@ from harness.memory.facts.prompt_facts import HidesFact, MountedFacts, PromptFac
 from harness.messages.memory_policy import MemoryPolicy
 from harness.prompts.prompt_sources import ViewOf, newest
 from harness.runtime.templates import render
-from harness.turns.turn_dependencies import TurnDependencies
 from workspaces.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from harness.turns.turn_dependencies import PromptDependencies
 
 _OF_AGENT = ("_agent", "_user-agent")
 """Mounts whose facts are the agent's: shown if the agent's memory is on, and not as those of a workspace."""
@@ -58,7 +61,7 @@ def effective_policy(agent: AgentRecord, asked: MemoryPolicy | None) -> MemoryPo
 
 
 def turn_facts(
-    dependencies: TurnDependencies,
+    dependencies: PromptDependencies,
     agent: AgentRecord,
     mounts: Sequence[Mount],
     view_of: ViewOf = newest,

@@ -84,7 +84,12 @@ class TurnObserver:
 class TurnObservers(TurnObserver):
     """Several observers as one. Their changes are one batch."""
 
-    observers: tuple[TurnObserver, ...]
+    find: Callable[[], tuple[TurnObserver, ...]]
+    """Returns the observers. It is called when a turn is there to be observed."""
+
+    @property
+    def observers(self) -> tuple[TurnObserver, ...]:
+        return self.find()
 
     def wants_new_session(self, conversation: Conversation, session: Session) -> bool:
         return any(one.wants_new_session(conversation, session) for one in self.observers)

@@ -54,7 +54,7 @@ def over(workspace: Workspace, home: Home, tree: FileBlobs) -> Workspace:
         clock=SystemClock(),
         origins=workspace.origins,
         file_origins=workspace.file_origins,
-        recall=workspace.recall,
+        recall=lambda: workspace.recall,
     )
 
 

@@ -379,7 +379,7 @@ class Process:
             clock=clock,
             origins=NoIndex(),
             file_origins=NoIndex(),
-            recall=NoIndex(),
+            recall=NoIndex,
             nonce=lambda: f"{self.number}-{self.life}-{next(nonces)}",
         )
         self.sync = Sync(

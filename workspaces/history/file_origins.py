@@ -20,10 +20,9 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from workspaces.errors import NotFound
-from workspaces.history.combined_log import CombinedChange, RevisionFiles, revisions_since
 from workspaces.history.file_origin_table import (
     FileEvent,
     FileOrigin,
@@ -56,6 +55,9 @@ from workspaces.localfs.sqlite_file import transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp, moment_of
+
+if TYPE_CHECKING:
+    from workspaces.history.combined_log import CombinedChange, RevisionFiles
 
 BODIES_KEPT = 4096
 """Bodies in the cache while revisions are read. The next revision of a file begins with its last body."""
@@ -139,6 +141,8 @@ class FileOrigins:
     ) -> None:
         """Bring the database to `tip`, unless another process moves it meanwhile. The caller then checks
         again."""
+        from workspaces.history.combined_log import revisions_since
+
         revisions = revisions_since(self._history, known, tip) if tip else None
         if tip is None or revisions is None:  # another history: start from its first revision
             with transaction(database):

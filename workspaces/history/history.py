@@ -10,7 +10,6 @@ unreachable objects, never a branch that points at nothing. The cost of a revisi
 of the changed paths and the size of their directories, not on the number of files.
 
 The git program (`git.program`) runs where it reads better than this module could: log, diff, blame.
-
 Deliberately absent: an index, a working tree, remotes, `git add`.
 """
 
@@ -24,7 +23,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable, not_a_revision
@@ -46,18 +45,20 @@ from workspaces.history.git.objects import (
     unwritable,
 )
 from workspaces.history.git.program import run_git
-from workspaces.history.git.quarantine import Quarantine
 from workspaces.history.git.renamed import RenamedRevisions
-from workspaces.history.git.rewrite import Redaction, RewrittenHistory, rewrite_history
 from workspaces.history.git.tree_edit import After, replace_files
 from workspaces.history.git.tree_walk import differing_files, files_below
 from workspaces.history.log import RevisionChanges
-from workspaces.history.revision_step import RevisionStep
+from workspaces.history.revision_step import LaterChange, RevisionStep
 from workspaces.history.safe_git_command import check_git_command
 from workspaces.history.source import stamps_before
 from workspaces.paths import PARTS_MAX, WorkspacePath, folded
 from workspaces.revision import Author, FileChange, Revision, RevisionId, merge_message, message
 from workspaces.timestamp import AHEAD_MAX, Stamp, at_most, moment_of, next_stamp
+
+if TYPE_CHECKING:
+    from workspaces.history.git.quarantine import Quarantine
+    from workspaces.history.git.rewrite import Redaction, RewrittenHistory
 
 HEAD: Final = "head"
 """The view of the present files. Any other view is a revision's id."""
@@ -345,6 +346,8 @@ class History:
 
     def quarantine(self) -> Quarantine:
         """Return a new quarantine for bundles from other machines."""
+        from workspaces.history.git.quarantine import Quarantine
+
         return Quarantine(self._directory)
 
     def receive(self, quarantine: Quarantine, revision: RevisionId) -> None:
@@ -388,9 +391,7 @@ class History:
         )
         return log.parse_log(out)
 
-    def later_changes(
-        self, since: RevisionId, path: WorkspacePath
-    ) -> list[revision_step.LaterChange]:
+    def later_changes(self, since: RevisionId, path: WorkspacePath) -> list[LaterChange]:
         """Return the revisions since one that changed a file, parents first."""
         tip = self.tip() or since
         return revision_step.read_later(self._git, self.find, path, since=since, tip=tip)
@@ -490,8 +491,9 @@ class History:
         repack.pack(self._directory)
 
     def rewrite(self, redaction: Redaction, *, is_dry: bool = False) -> RewrittenHistory | None:
-        """Write this history without what is redacted, and return its newest revision. The branch stays where
-        it is. Return None before the first revision."""
+        """Write this history without what is redacted, beside the branch. Return its newest revision."""
+        from workspaces.history.git.rewrite import rewrite_history
+
         tip = self.tip()
         return rewrite_history(self._directory, tip, redaction, is_dry=is_dry) if tip else None
 

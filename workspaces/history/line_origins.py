@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from workspaces.errors import NotFound
 from workspaces.history.git.objects import ObjectId
@@ -44,12 +44,14 @@ from workspaces.history.line_origin_table import (
     stamps_of,
     tip_of,
 )
-from workspaces.history.revision_step import BlobChange, RevisionStep
 from workspaces.localfs.rebuildable_database import RebuildableDatabase
 from workspaces.localfs.sqlite_file import transaction
 from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.timestamp import Stamp
+
+if TYPE_CHECKING:
+    from workspaces.history.revision_step import BlobChange, RevisionStep
 
 STEPS_MAX = 500
 """Revisions in one transaction. Other processes get in between, and a crash loses at most these."""

@@ -28,7 +28,6 @@ from workspaces.home.trash import (
     trash_entries,
     unfinished_disposals,
 )
-from workspaces.home.unpushed import unpushed_files
 from workspaces.ids import AccountId, Namespace, WorkspaceId, namespace
 from workspaces.localfs.safe_open import as_failure
 from workspaces.localfs.sqlite_file import remove
@@ -118,6 +117,8 @@ class Disposal:
 
     def _unpushed(self, record: WorkspaceRecord) -> tuple[str, ...]:
         """Return the local files that were never synced. Manual edits are committed first, if possible."""
+        from workspaces.home.unpushed import unpushed_files
+
         try:
             workspace = self._open(record)
         except Unavailable:  # its files are no longer on this machine

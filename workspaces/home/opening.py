@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.coordination.writer_lock import WriterLock
@@ -12,12 +14,14 @@ from workspaces.history.line_origins import LineOrigins
 from workspaces.home.layout import Home
 from workspaces.ids import Namespace
 from workspaces.localfs.safe_open import as_failure
-from workspaces.search.embeddings import Embedder
-from workspaces.search.recall import Recall
 from workspaces.tree.directory import FileBlobs
 from workspaces.workspace.held_back import HeldBackFiles
 from workspaces.workspace.protection import Protection
 from workspaces.workspace.workspace import AnyRecord, Workspace
+
+if TYPE_CHECKING:
+    from workspaces.search.embeddings import Embedder
+    from workspaces.search.recall import Recall
 
 
 def open_tree(
@@ -46,6 +50,13 @@ def open_tree(
     if forbidden is not None:
         rules = rules.gated(forbidden.of_workspace(record.id))
     readable = HeldBackFiles(rules.gate, history).readable
+
+    def open_recall() -> Recall:
+        from workspaces.search.recall import Recall
+
+        index = home.search(name)
+        return Recall(index, blobs, history, origins, clock, embedder, readable=readable)
+
     return Workspace(
         record,
         name,
@@ -54,9 +65,7 @@ def open_tree(
         history=history,
         origins=origins,
         file_origins=FileOrigins(home.search(name), history),
-        recall=Recall(
-            home.search(name), blobs, history, origins, clock, embedder, readable=readable
-        ),
+        recall=open_recall,
         lock=WriterLock(home.lock(name)),
         person=principal.owner.author("edit"),
         author=principal.author("api"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from workspaces.accounts.principal import Principal
 from workspaces.accounts.record_catalog import Catalog, RecordKind
@@ -39,20 +39,19 @@ from workspaces.home.layout import Home
 from workspaces.home.opening import open_tree
 from workspaces.home.unreachable import SET_PLACE, Unreachable, UnreachableFiles
 from workspaces.ids import AgentId, Namespace, UserId, WorkspaceId, namespace, new_id
-from workspaces.remote.bucket import SharedBucket
-from workspaces.remote.registry import Registry, StoredEntry, Tombstone, swept
-from workspaces.remote.remote_workspace import RemoteWorkspace
-from workspaces.search.embeddings import Embedder
 from workspaces.storage.blobs import Stat
 from workspaces.storage.records import RecordStore
-from workspaces.sync.baseline import Baseline
-from workspaces.sync.engine import Sync
-from workspaces.sync.outbox import Outbox
-from workspaces.sync.replication import Replication
 from workspaces.timestamp import stamp_of
 from workspaces.workspace.protection import Protection
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceRecord
+
+if TYPE_CHECKING:
+    from workspaces.remote.bucket import SharedBucket
+    from workspaces.remote.registry import Registry, StoredEntry
+    from workspaces.remote.remote_workspace import RemoteWorkspace
+    from workspaces.search.embeddings import Embedder
+    from workspaces.sync.engine import Sync
 
 WORKSPACES = RecordKind("workspace", "ws", WorkspaceRecord)
 
@@ -294,6 +293,8 @@ class Workspaces:
 
     def sweep(self, stored: StoredEntry) -> None:
         """Delete the objects of a deleted workspace from the bucket, and mark its tombstone as swept."""
+        from workspaces.remote.registry import Tombstone, swept
+
         tombstone = stored.entry
         if self._place is None or not isinstance(tombstone, Tombstone):
             return
@@ -442,6 +443,8 @@ class Workspaces:
         )
 
     def _new_remote(self, record: WorkspaceRecord) -> RemoteWorkspace:
+        from workspaces.remote.remote_workspace import RemoteWorkspace
+
         name, quota = self._namespace(record.id), record.config.quota
         if self._place is None:
             return RemoteWorkspace(record, name, UnreachableFiles())
@@ -449,6 +452,11 @@ class Workspaces:
         return RemoteWorkspace(record, name, blobs)
 
     def _new_sync(self, workspace: Workspace, place: SharedBucket) -> Sync:
+        from workspaces.sync.baseline import Baseline
+        from workspaces.sync.engine import Sync
+        from workspaces.sync.outbox import Outbox
+        from workspaces.sync.replication import Replication
+
         name, workspace_id = workspace.namespace, workspace.record.id
         baseline = Baseline(self._home.sync(name))
         lock = WriterLock(self._home.sync_lock(name))
@@ -494,6 +502,8 @@ class Workspaces:
         )
 
     def _is_entombed(self, workspace_id: WorkspaceId) -> bool:
+        from workspaces.remote.registry import Tombstone
+
         stored = self._registry().read("workspace", workspace_id)
         return stored is not None and isinstance(stored.entry, Tombstone)
 

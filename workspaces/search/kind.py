@@ -1,8 +1,14 @@
-"""The kind of memory that a file holds, derived from its path."""
+"""What a question to the search may name: a kind of memory, derived from a file's path. And its limits."""
 
 from __future__ import annotations
 
 from typing import Literal
+
+LIMIT_MAX = 100
+"""The most hits."""
+
+QUERY_CHARACTERS_MAX = 10_000
+"""Longest query. A message to an agent may be as long as a page; more is no question."""
 
 MemoryKind = Literal["memory", "tasks", "note", "fact", "block", "decision", "other"]
 

@@ -19,15 +19,11 @@ from workspaces.paths import WorkspacePath
 from workspaces.revision import RevisionId
 from workspaces.search.embeddings import Embedder
 from workspaces.search.index import Index, OnIndexProgress
-from workspaces.search.kind import MemoryKind, kind_of
+from workspaces.search.kind import LIMIT_MAX, QUERY_CHARACTERS_MAX, MemoryKind, kind_of
 from workspaces.search.provenance import LineSource, Provenance
 from workspaces.search.source import LiveTexts, RevisionTexts, TextSource
 from workspaces.timestamp import Stamp, moment_of
 from workspaces.tree.directory import FileBlobs
-
-LIMIT_MAX = 100
-QUERY_CHARACTERS_MAX = 10_000
-"""Longest query. A message to an agent may be as long as a page; more is no question."""
 
 _AUTHOR_TRAILERS = ("Agent", "Conversation", "Turn", "Source")
 """Trailers that name the author: `by` may match any of their values."""

@@ -33,6 +33,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from workspaces.conditions import ANY
 from workspaces.coordination.writer_lock import HeldLock
@@ -49,7 +50,6 @@ from workspaces.errors import (
 )
 from workspaces.file import File, as_bytes
 from workspaces.history.history import History, View
-from workspaces.history.revert import Files
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import SYNC, Author, RevisionId
@@ -60,6 +60,9 @@ from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import PutBack, told
 from workspaces.workspace.remote_port import ObjectState, Remote, RemoteEntry
+
+if TYPE_CHECKING:
+    from workspaces.history.revert import Files
 
 PAUSE_S_MAX = 0.01
 """Longest pause after a refusal: about one answer of the store, so that the other servers finish."""
@@ -75,7 +78,7 @@ EditFile = Callable[[bytes | None], bytes | None]
 several times, under the writer lock, and raises to refuse. What it raises reaches the caller."""
 
 
-EditFiles = Callable[[Files], Files]
+EditFiles: TypeAlias = "Callable[[Files], Files]"
 """Returns the new content of files (None: deleted) from their present content."""
 
 

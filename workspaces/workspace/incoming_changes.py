@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from workspaces.coordination.writer_lock import HeldLock
 from workspaces.errors import Failure, OverLimit, Refused
 from workspaces.history.git.objects import blob_id
-from workspaces.history.git.quarantine import Quarantine
-from workspaces.history.git.tree_edit import After
 from workspaces.history.history import History
 from workspaces.history.source import StatedOrigin
 from workspaces.ids import Version
@@ -31,6 +30,10 @@ from workspaces.tree.merge_marks import trailer_of
 from workspaces.tree.port import Staged
 from workspaces.tree.safe_replace import Replacement, SafeReplace
 from workspaces.workspace.manual_edits import ManualEdits, ReadResult
+
+if TYPE_CHECKING:
+    from workspaces.history.git.quarantine import Quarantine
+    from workspaces.history.git.tree_edit import After
 
 
 @dataclass(frozen=True, slots=True)

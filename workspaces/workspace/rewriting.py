@@ -21,8 +21,9 @@ file is looked at again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from workspaces.errors import Failure, Unavailable
 from workspaces.history.git.rewrite import Found, Redaction, RewrittenHistory, redacted_path
@@ -66,6 +67,10 @@ class _Looked:
     """They take the text out."""
 
 
+class RebuildableIndex(Protocol):
+    def empty(self) -> None: ...
+
+
 class Rewriting:
     """Taking texts out of one workspace."""
 
@@ -76,15 +81,15 @@ class Rewriting:
         blobs: LiveTree,
         replacements: SafeReplace,
         *,
-        empty_indexes: Callable[[], None],
+        indexes: Sequence[RebuildableIndex],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`empty_indexes` empties what was made of the files and the history, and can be made again."""
+        """`indexes` were made of the files and the history. Each question makes them again."""
         self._edits = edits
         self._history = history
         self._blobs = blobs
         self._safe_replace = replacements
-        self._empty_indexes = empty_indexes
+        self._indexes = indexes
         self._pause = pause
 
     def find(self, redaction: Redaction) -> tuple[RedactedFiles, RewrittenHistory | None]:
@@ -144,7 +149,8 @@ class Rewriting:
         elsewhere. If it fails, the note of the erasure stays."""
         with self._edits.hold(by):
             self._blobs.unstage()
-            self._empty_indexes()
+            for index in self._indexes:  # the search last: it also erases what the others deleted
+                index.empty()
             self._history.erase_replaced()
             also()
             self._history.end_erasure()

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from workspaces.accounts.stored_workspace import StoredWorkspace
 from workspaces.clock import Clock
 from workspaces.conditions import ABSENT, ANY, Wildcard, is_met
+from workspaces.coordination.lazily import lazily
 from workspaces.coordination.writer_lock import WAIT_S, WriterLock
 from workspaces.errors import AlreadyExists, Conflict, Failure, NotFound, Undecided
 from workspaces.file import File, as_bytes
@@ -31,14 +32,12 @@ from workspaces.history.file_origins import FileOrigins
 from workspaces.history.git.objects import ObjectId
 from workspaces.history.history import HEAD, History, View
 from workspaces.history.line_origins import LineOrigins
-from workspaces.history.revert import Files, touched_paths, undo_changes
 from workspaces.history.source import ADOPTED
 from workspaces.ids import Namespace, Version, WorkspaceId, version_of
 from workspaces.localfs.permissions import DiskUsage
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.revision import SYNC, Author, Revision, RevisionId
-from workspaces.search.recall import Recall
 from workspaces.storage.blobs import Blob, Stat
 from workspaces.storage.contention import attempts, contended
 from workspaces.tree.conflict_copy import is_conflict
@@ -54,9 +53,11 @@ from workspaces.workspace.local_change import LocalChange
 from workspaces.workspace.manual_edits import ManualEdits
 from workspaces.workspace.protection import Protection, PutBack, told
 from workspaces.workspace.remote_port import Remote
-from workspaces.workspace.rewriting import Rewriting
 
 if TYPE_CHECKING:
+    from workspaces.history.revert import Files
+    from workspaces.search.recall import Recall
+    from workspaces.workspace.rewriting import Rewriting
     from workspaces.workspace_record import WorkspaceRecord
 
 AnyRecord: TypeAlias = "WorkspaceRecord | StoredWorkspace"
@@ -113,13 +114,13 @@ class Workspace:
         clock: Clock,
         origins: LineOrigins,
         file_origins: FileOrigins,
-        recall: Recall,
+        recall: Callable[[], Recall],
         protection: Protection | None = None,
         nonce: Callable[[], str] = lambda: secrets.token_hex(4),
         author: Author | None = None,
     ) -> None:
         """`person` is the author of every change that no lock holder declared. `author` is the author of the
-        writes that name none; by default the person."""
+        writes that name none; by default the person. `recall` opens the search, when somebody searches."""
         self._given = record
         self.id: WorkspaceId = record.id
         self.name = record.name
@@ -131,7 +132,7 @@ class Workspace:
         """The history, for reading. Every write goes through this class."""
         self.origins = origins
         self.file_origins = file_origins
-        self.recall = recall
+        self._open_recall = recall
         self._blobs = blobs
         self._person = person
         self._author = author or person
@@ -166,12 +167,21 @@ class Workspace:
         """Changes that other machines made."""
         self.decided = DecidedFiles(edits, history, self._here, self.incoming, person)
         """The files as callers of an API read and write them."""
-        self.rewriting = Rewriting(
-            edits,
-            history,
-            blobs,
+
+    @lazily
+    def recall(self) -> Recall:
+        return self._open_recall()
+
+    @lazily
+    def rewriting(self) -> Rewriting:
+        from workspaces.workspace.rewriting import Rewriting
+
+        return Rewriting(
+            self.edits,
+            self.history,
+            self._blobs,
             self._safe_replace,
-            empty_indexes=partial(_empty_indexes, origins, file_origins, recall),
+            indexes=(self.origins, self.file_origins, self.recall),
         )
 
     @property
@@ -442,6 +452,8 @@ class Workspace:
             yield
 
     def _undo(self, view: View) -> _Undo:
+        from workspaces.history.revert import touched_paths, undo_changes
+
         revision = self.history.show(view).revision.id
 
         def plan(now: Files) -> Files:
@@ -516,13 +528,6 @@ def _record_merge(
         return
     summary = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})
     history.record({path: merged.data}, person.saying(MERGED, summary), beside={path: out})
-
-
-def _empty_indexes(origins: LineOrigins, file_origins: FileOrigins, recall: Recall) -> None:
-    """Empty what was made of the files and the history. The next question makes it again."""
-    origins.empty()
-    file_origins.empty()
-    recall.empty()  # the last: all are in one file, from which it erases what was deleted
 
 
 def _path_of(history: History, displaced: Displaced) -> WorkspacePath | None:

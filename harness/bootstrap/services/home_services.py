@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from harness.runtime.lazily import is_built, lazily
+from workspaces.coordination.lazily import is_built, lazily
 
 if TYPE_CHECKING:
     from harness.billing.ledger import Ledger

@@ -5,23 +5,24 @@ The usage of every model is recorded for a principal, with its purpose.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from harness.agents.record import AgentRecord
 from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
 from harness.billing.limits import AccountLimiter
 from harness.messages.marking import NO_MARKS, TextMarks
-from harness.models.anthropic.clients import AnthropicClients
-from harness.models.anthropic.model import AnthropicModel
-from harness.models.demo import DemoModel
 from harness.models.marking import MarkingModel
 from harness.models.metered import MeteredModel
 from harness.models.model_name import DEMO, check_model_name
-from harness.models.port import Model
-from harness.models.retrying import RetryingModel
 from harness.runtime.settings import Settings
 from workspaces.accounts.principal import Principal
 from workspaces.errors import Refused
 from workspaces.home.locations import are_shared
 from workspaces.ids import ConversationId
+
+if TYPE_CHECKING:
+    from harness.models.anthropic.clients import AnthropicClients
+    from harness.models.port import Model
 
 
 class ModelCatalog:
@@ -129,7 +130,12 @@ class ModelCatalog:
         self.check_name(name, field)
         if name == DEMO or self._clients is None:
             self._check_demo(name)
+            from harness.models.demo import DemoModel
+
             return self._metered(DemoModel(), usage_owner)
+        from harness.models.anthropic.model import AnthropicModel
+        from harness.models.retrying import RetryingModel
+
         return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
 
     def _check_demo(self, name: str) -> None:
@@ -162,4 +168,6 @@ def _clients(settings: Settings) -> AnthropicClients | None:
     """Return the clients of the provider; None without a key, so that the demo model answers."""
     if settings.anthropic_api_key is None:
         return None
+    from harness.models.anthropic.clients import AnthropicClients
+
     return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)

@@ -7,11 +7,12 @@ such as the webhooks of a change, it gets as a function.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.bootstrap.local_files import forbidden_texts, protection_of_memory
-from harness.runtime.lazily import lazily
+from workspaces.coordination.lazily import lazily
 from workspaces.home.locations import are_shared
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from harness.sync.record_deletion import RecordDeletion
     from harness.sync.registry_sync import RegistrySync
     from harness.turns.dispatcher import Dispatcher
+    from harness.turns.turn_dependencies import PromptDependencies
     from harness.turns.turn_observer import TurnObserver
     from harness.webhooks.notices import WebhookNotices
     from harness.webhooks.webhook import Webhooks
@@ -294,46 +296,55 @@ class PrincipalServices:
         )
 
     @lazily
-    def dispatcher(self) -> Dispatcher:
-        from harness.turns.dispatcher import Dispatcher
+    def prompt_dependencies(self) -> PromptDependencies:
+        from harness.turns.turn_dependencies import PromptDependencies
 
         home = self._home
-        return Dispatcher(
+        return PromptDependencies(
             clock=self.clock,
             agents=self.agents,
             blocks=self.blocks,
             conversations=self.conversations,
-            event_queue=self.event_queue,
-            leases=home.leases,
             tools=home.tools,
-            limiter=home.limiter,
             open_model=partial(home.models.open, self.principal, marks=self.forbidden),
-            marks=self.forbidden,
             programs=home.programs,
             results=home.results,
-            price=lambda model: home.ledger.prices.find(model),
             publish_pending=self._sync_records,
-            broadcaster=home.broadcaster,
             memory_cache=home.memory_cache,
             fact_indexes=home.fact_indexes,
-            observer=self.turn_observer,
         )
 
     @lazily
-    def turn_observer(self) -> TurnObserver:
-        """The observer of turns: runs, learning and webhooks."""
-        from harness.runs.run_turns import RunTurns
+    def dispatcher(self) -> Dispatcher:
+        from harness.turns.dispatcher import Dispatcher
         from harness.turns.turn_observer import TurnObservers
+
+        home, prompt = self._home, self.prompt_dependencies
+        return Dispatcher(
+            **{one.name: getattr(prompt, one.name) for one in fields(prompt)},
+            event_queue=self.event_queue,
+            leases=home.leases,
+            limiter=home.limiter,
+            marks=self.forbidden,
+            price=lambda model: home.ledger.prices.find(model),
+            broadcaster=home.broadcaster,
+            observer=TurnObservers(lambda: self.turn_observers),
+        )
+
+    @lazily
+    def turn_observers(self) -> tuple[TurnObserver, ...]:
+        """The observers of turns: runs, learning and webhooks."""
+        from harness.runs.run_turns import RunTurns
 
         runs = RunTurns(
             self.run_records,
             self.active_memories,
             self.conversations,
             self.agents,
-            self.decisions,
+            lambda: self.decisions,
             self.clock,
         )
-        return TurnObservers((runs, self.learning_services.observer, self.notices))
+        return (runs, self.learning_services.observer, self.notices)
 
     @lazily
     def active_memories(self) -> ActiveMemories:
@@ -403,17 +414,17 @@ class PrincipalServices:
 
     @lazily
     def learning_services(self) -> LearningServices:
-        from harness.bootstrap.services.learning_services import learning_services
+        from harness.bootstrap.services.learning_services import LearningServices
 
         home = self._home
-        return learning_services(
+        return LearningServices(
             principal=self.principal,
             agents=self.agents,
             blocks=self.blocks,
-            facts=self.facts,
+            facts=lambda: self.facts,
             conversations=self.conversations,
             runs=self.run_records,
-            limit=home.learning_limit,
+            limit=lambda: home.learning_limit,
             ledger=home.ledger,
             open_model=partial(home.models.open_small, self.principal, marks=self.forbidden),
         )

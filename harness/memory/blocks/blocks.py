@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.memory.blocks.block import (
     BLOCK_TYPES,
@@ -24,7 +24,7 @@ from harness.memory.blocks.block import (
     content_of,
 )
 from harness.memory.blocks.condition import UNCONDITIONAL, BlockCondition
-from harness.memory.recall import recall
+from harness.memory.workspace_sync import sync_of
 from workspaces.accounts.principal import Principal
 from workspaces.errors import Failure, MassDeletion, NotFound, Refused, Unavailable, WorkspaceBusy
 from workspaces.file import File, as_bytes
@@ -34,11 +34,12 @@ from workspaces.home.workspaces import Workspaces, private_to_both
 from workspaces.ids import AgentId, Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.revision import Author, RevisionId
-from workspaces.search.recall import RecallHit, Scope
 from workspaces.storage.records import JsonObject
-from workspaces.sync.engine import Sync
 from workspaces.timestamp import Stamp
 from workspaces.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workspaces.search.recall import RecallHit
 
 READ_WAIT_S = 1.0
 """Seconds that a reader waits for a writer's lock to commit an edit by hand. Then it reads the newest
@@ -246,6 +247,9 @@ class Blocks:
 
         It searches the files as they are on this machine.
         """
+        from harness.memory.recall import recall
+        from workspaces.search.recall import Scope
+
         by_name = {place.name: place for place in places}
         searched: list[tuple[str, Workspace]] = []
         for name, place in by_name.items():
@@ -309,9 +313,9 @@ class Blocks:
             self._sync_records()  # another machine may have made it
             workspace = self.opened(place)
         if workspace is not None and workspace.edits.remote is not None:
-            if isinstance(workspace.edits.remote, Sync):
+            if (sync := sync_of(workspace)) is not None:
                 with suppress(MassDeletion):  # the sync asks about that; one file can be read
-                    workspace.edits.remote.pull()  # with the history: a stamp is the same everywhere
+                    sync.pull()  # with the history: a stamp is the same everywhere
             workspace.edits.remote.refresh(place.path)
         return workspace
 
@@ -359,9 +363,9 @@ def _decided(version: Version | None) -> None:
 def _send_history(workspace: Workspace) -> None:
     """Send the revision of a write to the store, so that its stamp is known on every machine. The sync
     repeats what fails now."""
-    if isinstance(workspace.edits.remote, Sync):
+    if (sync := sync_of(workspace)) is not None:
         with suppress(Failure):
-            workspace.edits.remote.push_dirty()
+            sync.push_dirty()
 
 
 def _object_of(workspace: Workspace, revision: RevisionId, path: WorkspacePath) -> ObjectId:

@@ -15,7 +15,7 @@ from harness.memory.blocks.blocks import BlockLine, Blocks
 from harness.messages.memory_policy import MemoryPolicy
 from workspaces.errors import Failure
 from workspaces.ids import AgentId
-from workspaces.search.recall import QUERY_CHARACTERS_MAX
+from workspaces.search.kind import QUERY_CHARACTERS_MAX
 
 REMINDER_CHARACTERS_MAX = 8_000
 """Characters of all lines of a reminder: as much as one archival block holds."""

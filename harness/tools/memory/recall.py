@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from harness.agents.mounts import Mount
 from harness.memory.blocks.block import BLOCK_SCOPES
-from harness.memory.recall import (
-    EMPTY,
-    CutMode,
-    RecallAnswer,
-    SearchedPlace,
-    age_of,
-    answer,
-    behind_text,
-    recall_in,
-    since_of,
-)
 from harness.tools.port import Tool
 from harness.tools.tool_context import ToolContext
-from workspaces.search.kind import MemoryKind
-from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
+from workspaces.search.kind import LIMIT_MAX, QUERY_CHARACTERS_MAX, MemoryKind
 from workspaces.validation import StrictModel
+
+if TYPE_CHECKING:
+    from harness.memory.recall import RecallAnswer, SearchedPlace
+    from workspaces.search.recall import Scope
 
 CONTENT_CHARACTERS_MAX = 2_000
 """Characters shown of one line; `read` shows the rest."""
@@ -41,11 +33,14 @@ class RecallInput(StrictModel):
     since: str | None = None
     by: str | None = None
     workspace: str | None = None
-    cut: CutMode = "auto"
+    cut: Literal["auto", "off"] = "auto"
 
 
 def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
     """Search all mounts that have an index here, unless one is named."""
+    from harness.memory.recall import EMPTY, SearchedPlace, answer, recall_in, since_of
+    from workspaces.search.recall import Scope
+
     del call_id
     if arguments.workspace is not None:
         mounts = [context.mount(arguments.workspace)]
@@ -70,6 +65,8 @@ def _recall(arguments: RecallInput, context: ToolContext, call_id: str) -> str:
 def _unmounted(context: ToolContext, scope: Scope) -> list[SearchedPlace]:
     """Return the archival blocks of workspaces that are not mounted. Those that are mounted are searched
     whole."""
+    from harness.memory.recall import SearchedPlace
+
     if context.blocks is None:
         return []
     mounted = {mount.namespace for mount in context.mounts}
@@ -86,6 +83,8 @@ def _unmounted(context: ToolContext, scope: Scope) -> list[SearchedPlace]:
 
 
 def _shown(found: RecallAnswer, *, with_names: bool) -> str:
+    from harness.memory.recall import age_of, behind_text
+
     shown: list[str] = []
     room = CHARACTERS_MAX
     for hit in found.hits:

@@ -51,7 +51,7 @@ def services(home: Path, asked: Path, die_at: int | None = None) -> PrincipalSer
         deadly,
         SystemClock(),
         place=None,
-        large=whole._large,
+        large=whole.large,
         model=CountingModel(asked, deadly),
         embedder=None,
         sandbox=NoSandbox("not here"),

@@ -15,7 +15,8 @@ import pytest
 from harness import Harness
 from harness.bootstrap.composition import background_tasks
 from harness.conversations.conversation import Conversation
-from harness.learning.learning import LEARN, LEARNING_AT_ONCE_MAX
+from harness.learning.learning import LEARNING_AT_ONCE_MAX
+from harness.learning.learning_jobs import LEARN
 from harness.learning.new_text import lines_of
 from harness.learning.question import SAVE_MEMORY
 from harness.messages.message import Message, Text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness import Harness
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 from harness.learning.new_text import CHARACTERS_MIN
 from harness.learning.unread import UnreadText
 from harness.messages.message import Message, Text

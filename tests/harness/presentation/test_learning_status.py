@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness import Harness
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 from harness.learning.pass_records import told_key
 from harness.models.scripted import ScriptedModel
 from harness.presentation.status import StatusRow, status

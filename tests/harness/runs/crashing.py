@@ -39,7 +39,7 @@ def dying_rooms(home: str, number: int) -> PrincipalServices:
         deadly,
         SystemClock(),
         place=None,
-        large=whole._large,
+        large=whole.large,
         model=Dying(deadly.point),
         embedder=None,
         sandbox=NoSandbox("not here"),

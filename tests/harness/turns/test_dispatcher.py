@@ -15,7 +15,7 @@ from harness.context.repair import INTERRUPTED
 from harness.conversations.event_status import GivenBack
 from harness.conversations.queue_state import WAITING_BYTES_MAX, WAITING_MAX, NextEvent
 from harness.conversations.turn_start import start_of
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 from harness.messages.event import Event, ToolAnswer
 from harness.messages.message import Message, Text, ToolCall, ToolResult, user
 from harness.messages.model_request import ModelRequest, Reply, Usage

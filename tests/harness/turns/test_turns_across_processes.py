@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.context.repair import INTERRUPTED, repair
-from harness.learning.learning import LEARN
+from harness.learning.learning_jobs import LEARN
 from harness.messages.message import Message, Part, ToolResult
 from tests.harness.talk import (
     NOTES,

@@ -27,7 +27,6 @@ from pathlib import Path
 from workspaces.history.git.branch import NAME
 from workspaces.history.git.objects import sync, unwritable
 from workspaces.history.git.program import run_git
-from workspaces.history.git.quarantine import sweep
 
 LOOSE_OBJECTS_MAX = 2_000
 """Loose objects of about five hundred revisions. Below it packing gains little; far above it directories
@@ -74,6 +73,8 @@ def pack(git_directory: Path) -> None:
             _remove_all(packs, before)
         run_git(git, "prune-packed", "--quiet")
         run_git(git, "prune", f"--expire={UNREACHABLE_KEPT}")
+        from workspaces.history.git.quarantine import sweep
+
         sweep(git_directory, time.time() - INCOMING_KEPT_S)
     except OSError as error:
         raise unwritable(error) from error

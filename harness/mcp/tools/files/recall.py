@@ -17,8 +17,8 @@ from harness.memory.recall import (
     recall,
     since_of,
 )
-from workspaces.search.kind import MemoryKind
-from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX, Scope
+from workspaces.search.kind import LIMIT_MAX, QUERY_CHARACTERS_MAX, MemoryKind
+from workspaces.search.recall import Scope
 
 CONTENT_CHARACTERS_MAX = 1_500
 """Characters shown of one line; `read` shows the rest."""

@@ -12,7 +12,7 @@ from harness.mcp.tools.files.recall import RecallOutput, hits_text, recall_outpu
 from harness.memory.recall import CutMode, recall, since_of
 from workspaces.errors import NotFound
 from workspaces.history.history import LOG_ENTRIES_MAX, View
-from workspaces.search.recall import LIMIT_MAX, QUERY_CHARACTERS_MAX
+from workspaces.search.kind import LIMIT_MAX, QUERY_CHARACTERS_MAX
 from workspaces.workspace.workspace import Workspace
 
 REVISION = re.compile(r"[0-9a-f]{7,40}")

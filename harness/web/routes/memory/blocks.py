@@ -45,7 +45,7 @@ from harness.web.http.route_docs import (
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import NotFound, Refused
 from workspaces.ids import Version
-from workspaces.search.recall import LIMIT_MAX
+from workspaces.search.kind import LIMIT_MAX
 from workspaces.validation import StrictModel, parse
 
 router = APIRouter(

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.runtime.lazily import build_all, is_built, lazily
+from workspaces.coordination.lazily import build_all, is_built, lazily
 
 THREADS = 8
 
