@@ -166,10 +166,6 @@ class LineOrigins:
         with self._database.held() as database:
             reset(database)
 
-    def forget(self) -> None:
-        """Delete the database file, because the history is being deleted."""
-        self._database.remove()
-
     def close(self) -> None:
         self._database.close()
 

@@ -361,8 +361,8 @@ class Workspaces:
             workspace = self._open.get(workspace_id)
         if workspace is not None:
             workspace.file_origins.close()
-            workspace.origins.forget()
-            workspace.recall.forget()
+            workspace.origins.close()
+            workspace.recall.close()
         self._close(workspace_id)
 
     def _close(self, workspace_id: WorkspaceId) -> None:

@@ -55,11 +55,6 @@ class RebuildableDatabase:
         with self._lock:
             yield self._opened()
 
-    def remove(self) -> None:
-        """Delete the file."""
-        with self._lock:
-            self._remove()
-
     def close(self) -> None:
         with self._lock:
             self._disconnect()

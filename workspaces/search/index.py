@@ -135,11 +135,6 @@ class Index:
 
         return self._ask(source, read, on_progress=on_progress)
 
-    def forget(self) -> None:
-        """Delete the index file, because its source is being deleted."""
-        with self._lock:
-            self._remove()
-
     def empty(self) -> None:
         """Empty the tables, and erase from the file what any cache in it has deleted. Other processes that
         have the file open see that, and index the texts again.

@@ -177,10 +177,9 @@ class Recall:
         self._index.empty()
         self._viewed.empty()
 
-    def forget(self) -> None:
-        """Delete the index files, because the workspace is being deleted."""
-        self._index.forget()
-        self._viewed.forget()
+    def close(self) -> None:
+        self._index.close()
+        self._viewed.close()
 
     def _index_of(self, view: View) -> tuple[Index, TextSource]:
         if view == HEAD:
