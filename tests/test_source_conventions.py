@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -19,6 +20,17 @@ LINES_MAX = 620
 POSITIONAL_MAX = 6
 GLOSSARY_ROWS_MAX = 25
 README_CHARACTERS_MAX = 7_000
+
+FORWARDS = {
+    "Forbidding.list": "hides a catalog to which only the methods of the class may write",
+    "History.tip": "hides the branches of git",
+    "Principal.author": "a principal is an author, whoever acts for it",
+    "QueueState.forget": "the other half of `store_event`",
+    "UnderWay.result": "hides a future that must not be cancelled alone",
+    "Workspaces.record": "hides a catalog to which only the methods of the class may write",
+}
+"""Methods that only forward to a collaborator, and why callers do not speak to it. Those of `Harness` are its
+purpose: it has a short name for everything that the README shows."""
 
 _NOT_A_VERB = re.compile(
     r"(?:Return (?:what|whether|who|where|how|why)\b)|"
@@ -58,6 +70,23 @@ def test_a_call_with_many_arguments_uses_keywords() -> None:
     assert found == []
 
 
+def test_a_method_does_more_than_forward_to_a_collaborator() -> None:
+    """Callers speak to the collaborator itself. A port's methods and `close` may forward."""
+    classes = [
+        node for _, tree in _modules() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    ]
+    ports = [set(_methods(one)) for one in classes if "Protocol" in map(_name_of, one.bases)]
+    found = {
+        f"{one.name}.{name}"
+        for one in classes
+        for name, method in _methods(one).items()
+        if name != "close" and not name.startswith("_") and _only_forwards(method)
+        if one.name != "Harness" and not (_is_record(one) and _is_property(method))
+        if not any(name in port and port <= _methods(one).keys() for port in ports)
+    }
+    assert found == FORWARDS.keys()
+
+
 def test_folders_and_source_files_stay_under_their_size_limits() -> None:
     folders: dict[str, int] = defaultdict(int)
     long: list[str] = []
@@ -83,15 +112,60 @@ def test_every_decision_record_is_listed_in_the_decision_index() -> None:
     assert {file.name for file in folder.glob("[0-9]*.md")} == listed
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            yield str(file.relative_to(ROOT)), ast.parse(file.read_text())
+@cache
+def _modules() -> list[tuple[str, ast.Module]]:
+    files = (file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py")))
+    return [(str(file.relative_to(ROOT)), ast.parse(file.read_text())) for file in files]
 
 
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    names = {getattr(one, "id", getattr(one, "attr", "")) for one in function.decorator_list}
-    return not names.isdisjoint({"property", "cached_property", "lazily"})
+    return not _decorators(function).isdisjoint({"property", "cached_property", "lazily"})
+
+
+def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    return {
+        one.name: one
+        for one in node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def _only_forwards(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True if the body is one call or attribute of an attribute of self, with the same arguments."""
+    body = method.body[1:] if ast.get_docstring(method) else method.body
+    if len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr):
+        return False
+    value = body[0].value
+    if isinstance(value, ast.Await):
+        value = value.value
+    if not isinstance(value, ast.Call):
+        return _decorators(method) == {"property"} and _depth(value) > 1
+    arguments = [one.value if isinstance(one, ast.Starred) else one for one in value.args]
+    arguments += [one.value for one in value.keywords]
+    own = {one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg)}
+    return _depth(value.func) > 1 and all(_name_of(one) in own for one in arguments)
+
+
+def _is_record(node: ast.ClassDef) -> bool:
+    """Return True for a class of values. Its properties may shorten what lies deeper in it."""
+    return "dataclass" in _decorators(node) or "StrictModel" in map(_name_of, node.bases)
+
+
+def _decorators(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    calls = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+    return {_name_of(one) or getattr(one, "attr", "") for one in calls}
+
+
+def _depth(node: ast.expr | None) -> int:
+    """Return the number of attributes from self to this node; 0 for one of anything else."""
+    if isinstance(node, ast.Attribute):
+        inner = node.value
+        return 1 if _name_of(inner) == "self" else _depth(inner) and _depth(inner) + 1
+    return 0
+
+
+def _name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _public_types(tree: ast.Module) -> Iterator[str]:
