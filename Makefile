@@ -44,7 +44,7 @@ http-table: .venv/.installed
 	$(BIN)/python -c 'from harness.web import app, openapi; print(openapi.table(app.routes()), end="")' > docs/http.md
 
 configuration: .venv/.installed
-	$(BIN)/python -c 'from pathlib import Path; from harness.presentation.configuration_tables import write; write(Path("docs/configuration.md"))'
+	$(BIN)/python -c 'from pathlib import Path; from tests.harness.presentation.configuration_tables import write; write(Path("docs/configuration.md"))'
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks

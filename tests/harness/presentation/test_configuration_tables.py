@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from harness.presentation.configuration_tables import RECORDS, keys, page, tables
 from harness.runtime.settings import Settings
+from tests.harness.presentation.configuration_tables import RECORDS, keys, page, tables
 from workspaces.validation import StrictModel
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
