@@ -129,7 +129,7 @@ def finish(here: Place, number: int) -> None:
     assert not isinstance(running, NextEvent)
     here.transcript(conversation).append(said(2 * number, "answer"), held)
     ending = Ending("done", running.turn_id, running.first, 2 * number)
-    here.inbox.finish(conversation, running, ending, held)
+    here.inbox.end(conversation, running, ending, held)
     here.leases.release(held)
 
 

@@ -227,7 +227,7 @@ class EventQueue:
         self._write_guarded(lease, moved_head(conversation.id, head))
         return again
 
-    def finish(
+    def end(
         self,
         conversation: Conversation,
         running: RunningTurn,
@@ -237,30 +237,27 @@ class EventQueue:
         is_last: bool = False,
         also: AlsoWritten = nothing_also,
     ) -> None:
-        """Write the ending with the changes of `also`, and remove the event. Release the lease if no event
-        waits, or if `is_last`. After a conflict at one of its changes, `also` is called again."""
-        outcome = self._ended(conversation, running.event, ending)
-        number = running.number
-        self._complete(conversation, lease, outcome, number=number, is_last=is_last, also=also)
+        """Write the ending with the changes of `also`. Remove the event, unless the turn waits for an answer.
 
-    def pause(
-        self,
-        conversation: Conversation,
-        running: RunningTurn,
-        ending: Ending,
-        lease: Lease,
-        *,
-        is_last: bool = False,
-        also: AlsoWritten = nothing_also,
-    ) -> None:
-        """Pause the turn. `is_last` and `also` mean the same as in `finish`."""
-        outcome = self._claimed(
-            conversation, running.event, lambda claim: self.claims.resting(claim, ending.as_json())
+        Release the lease if no event waits, or if `is_last`. After a conflict at a change of `also`, it is
+        called again.
+        """
+        head = replace(self._conversations.queue(conversation).head(), running=None)
+        number = None
+        if ending.status == "waiting":
+            paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
+            head = replace(head, paused=paused)
+            outcome = self._claimed(
+                conversation,
+                running.event,
+                lambda claim: self.claims.resting(claim, ending.as_json()),
+            )
+        else:
+            number = running.number
+            outcome = self._ended(conversation, running.event, ending)
+        self._complete(
+            conversation, lease, outcome, head, number=number, is_last=is_last, also=also
         )
-        head = self._conversations.queue(conversation).head()
-        paused = {"number": running.number, "turn": running.turn_id, "first": running.first}
-        rests = replace(head, running=None, paused=paused)
-        self._complete(conversation, lease, outcome, head=rests, is_last=is_last, also=also)
 
     def answering(
         self,
@@ -336,8 +333,7 @@ class EventQueue:
         refusal = self._claimed(
             conversation, waiting.event, lambda claim: self.claims.released(claim, _error_json(why))
         )
-        number, head = waiting.number, _behind(waiting)
-        self._complete(conversation, lease, refusal, number=number, head=head)
+        self._complete(conversation, lease, refusal, _behind(waiting), number=waiting.number)
 
     def withdraw(self, accepted: QueuedEvent) -> bool:
         """Take back an event whose turn has not begun. Return False if it has."""
@@ -498,19 +494,18 @@ class EventQueue:
         conversation: Conversation,
         lease: Lease,
         outcome: tuple[Put, ...],
+        head: QueueHead,
         *,
-        number: int | None = None,
-        head: QueueHead | None = None,
+        number: int | None,
         is_last: bool = False,
         also: AlsoWritten = nothing_also,
     ) -> None:
-        """Remove the event with this number, if any. Move the head; without one, nothing runs from now on.
+        """Move the head, and remove the event with this number, if any.
 
         If no other event waits, also remove the job and release the lease.
         """
         queue = self._conversations.queue(conversation)
         item = None if number is None else queue.item(number)
-        head = head or replace(queue.head(), running=None)
         gone = (Delete(item.key),) if item else ()
         job = self._job_when_empty(conversation, head)
         observed = also()

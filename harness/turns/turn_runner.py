@@ -14,7 +14,6 @@ from functools import partial
 from harness.context.repair import INTERRUPTED
 from harness.conversations.conversation import Conversation
 from harness.conversations.queue_state import NextEvent, PausedTurn, RunningTurn
-from harness.conversations.queued_event import AlsoWritten
 from harness.conversations.turn_start import TurnStart, start_of
 from harness.messages.event import Event
 from harness.messages.message import Message, ToolResult
@@ -187,10 +186,6 @@ class TurnRunner:
     def _refuse(self, start: TurnStart, why: Failure) -> None:
         with suppress(Failure):  # the waiting caller receives the reason in any case
             self.dependencies.event_queue.refuse(start, why)
-
-    def _observed(self, event: Event, ending: Ending, own: Sequence[Entry]) -> AlsoWritten:
-        """Return a function that returns the observer's changes for the end of a turn."""
-        return lambda: self.dependencies.observer.ends(self.conversation, event, ending, own)
 
     def _prepare_start(self, start: TurnStart) -> _Beginning:
         """Prepare a turn, its first entry and its first request.
@@ -465,34 +460,25 @@ class TurnRunner:
         return Ending(status, turn_id, first, last, failure, unavailable, remarks=remarks)
 
     async def _interrupt(self, running: RunningTurn) -> None:
-        ending = await run_shielded(self._cut_short, running, "interrupted")
+        await self._end_early(running, "interrupted")
+
+    async def _end_early(
+        self, running: RunningTurn, status: Status, failure: ModelFailure | None = None
+    ) -> None:
+        ending = await run_shielded(self._cut_short, running, status, failure)
         await self._finish(running, ending, await run_shielded(self._entries, running.first))
 
     async def _finish(self, running: RunningTurn, ending: Ending, own: Sequence[Entry]) -> None:
-        event_queue = self.dependencies.event_queue
-        end = event_queue.pause if ending.status == "waiting" else event_queue.finish
-        held = self.log.lease
+        dependencies, conversation, held = self.dependencies, self.conversation, self.log.lease
+        observed = partial(dependencies.observer.ends, conversation, running.event, ending, own)
+        end = partial(dependencies.event_queue.end, is_last=self.caller_waits, also=observed)
         await self.slot.aclose()
-        await run_shielded(
-            lambda: end(
-                self.conversation,
-                running,
-                ending,
-                held,
-                is_last=self.caller_waits,
-                also=self._observed(running.event, ending, own),
-            )
-        )
-        self._log(ending, own)
-
-    def _log(self, ending: Ending, own: Sequence[Entry]) -> None:
-        seconds = self.dependencies.clock.monotonic() - self.began
-        log_turn(self.conversation, ending, own, seconds)
+        await run_shielded(end, conversation, running, ending, held)
+        log_turn(conversation, ending, own, dependencies.clock.monotonic() - self.began)
 
     async def _fail(self, running: RunningTurn, reason: str) -> None:
         failure = ModelFailure("broken", reason, "say it again")
-        ending = await run_shielded(self._cut_short, running, "failed", failure)
-        await self._finish(running, ending, await run_shielded(self._entries, running.first))
+        await self._end_early(running, "failed", failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,7 +303,7 @@ class Machine(RuleBasedStateMachine):
             number = process.entries[-1].number
             first, turn_id = process.running.first, process.running.turn_id
             ending, has_enough = Ending("done", turn_id, first, number), number % 3 == 0
-            inbox.finish(conversation, process.running, ending, lease, is_last=has_enough)
+            inbox.end(conversation, process.running, ending, lease, is_last=has_enough)
             self.ended(process, lease)
         elif process.running is not None:
             answer = Message("assistant", (Text(f"answer to {process.running.event.id}"),))

@@ -118,7 +118,7 @@ class Asking(Machine):
         if pending(process.entries):
             ending = Ending("waiting", running.turn_id, running.first, newest.number)
             is_last = newest.number % 3 == 0
-            process.inbox.pause(self.conversation, running, ending, lease, is_last=is_last)
+            process.inbox.end(self.conversation, running, ending, lease, is_last=is_last)
             self.ended(process, lease)
         elif newest.message.role == "user" and len(process.entries) == 1 and asks(event):
             call = ToolCall(f"t{event}", "write", {})
@@ -222,7 +222,7 @@ def test_a_call_runs_once_and_only_after_its_approval_despite_every_fault() -> N
 class Forgetful(EventQueue):
     """Lets a turn wait without noting that it does."""
 
-    def pause(
+    def end(
         self,
         conversation: Conversation,
         running: RunningTurn,
@@ -233,7 +233,10 @@ class Forgetful(EventQueue):
         also: AlsoWritten = nothing_also,
     ) -> None:
         head = replace(self._conversations.queue(conversation).head(), running=None)
-        self._complete(conversation, lease, (), head=head, also=also)
+        if ending.status == "waiting":
+            self._complete(conversation, lease, (), head, number=None, also=also)
+        else:
+            super().end(conversation, running, ending, lease, is_last=is_last, also=also)
 
 
 class Deaf(EventQueue):
