@@ -12,9 +12,9 @@ ever). It holds no secret: no key, no hash of a key, and no setting that decides
 overwrites a version that it has not read.
 
 **Epochs.** Each entry has an epoch, 0 at first. It grows when the old workspace is over and another
-begins under the same id: a private workspace that was deleted and is needed again, or a history from
-which text was erased. A machine whose own epoch is older must not publish to the new one. Its local
-files and history are moved away (`Workspaces.bury`), and it starts again from the state in the bucket.
+begins under the same id: a private workspace that was deleted and is needed again. A history from which a
+text was erased is the same life. A machine whose own epoch is older must not publish to the new one. Its
+local files and history go to the trash, and it starts again from the state in the bucket.
 The epoch of a workspace is the one in its entry, wherever else it may be repeated.
 
 **Trust.** Any program that can write to the bucket can write here, so entries are untrusted input. An
