@@ -146,10 +146,6 @@ class AccountPlaces:
                 yield RecordPartition("jobs", "job", only=job.key.sort)
                 yield RecordPartition("jobs-claims", "job", only=job.key.sort)
 
-    def synced(self, place: str) -> RecordPartition:
-        """Return the partition with the records as this machine and the registry last agreed on them."""
-        return RecordPartition(f"roster:{self._account_id}:{place}", "record")
-
     def _user_ids(self) -> list[str]:
         return [
             _id(item)

@@ -21,6 +21,7 @@ from harness.conversations.conversation import Conversation, Conversations
 from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.record_places import AccountPlaces, RecordPartition
 from harness.forgetting.redaction import JsonRedactor, TextFinder, redact_bytes, redacted_hash
+from harness.forgetting.stored_names import renaming
 from harness.memorize.archive.snapshot import rewritten
 from harness.transcripts.large_values import LargeValues
 from workspaces.coordination.lease import Lease
@@ -38,7 +39,6 @@ from workspaces.storage.records import (
 )
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_NAMED = "rename it, or delete it with what belongs to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,8 @@ class RecordRedaction:
         )
         findings.add(place, redactor.count)
         if redactor.names or self.finder.find(item.key.sort):
-            findings.cannot(f"the name of a {where}", _NAMED)
+            named = renaming(partition, item)
+            findings.cannot(named.where, named.why)
 
     def _name(self, item: Item, where: str) -> str:
         """Return a name of the item for people, without phrases."""

@@ -28,7 +28,7 @@ conversation createdAt updatedAt startedAt finishedAt resetAt day process holder
 PROGRAM_KEYS = frozenset(_PROGRAM_KEYS.split())
 """Keys whose values may be words of this program. Such a value stays if it looks like one."""
 
-NAME_KEYS = frozenset(("name", "key", "fullKey", "conversationKey"))
+NAME_KEYS = frozenset(("name", "key", "fullKey", "conversationKey", "externalId"))
 """Keys whose values other records refer to. Only a person can rename them."""
 
 FREE_KEYS = frozenset(("input", "data", "metadata", "outcomeFields"))

@@ -112,3 +112,25 @@ def test_text_is_found_in_every_form_of_json(value: dict[str, object], count: in
     assert redactor.names == (0 if count else 1)
     assert (str(redacted) == str(value)) == (count == 0)
     assert redactor.object(redacted) == redacted
+
+
+def test_each_name_that_stays_is_told_with_the_command_that_changes_it(harness: Harness) -> None:
+    rooms = harness.rooms
+    place = rooms.workspaces.create(SECRET, description=f"Where {SECRET}.").id
+    agent = rooms.agents.create(SECRET, workspaces=[SECRET])
+    user = rooms.users.add({"name": "Ada", "externalId": SECRET})
+    harness.run("Hello.", agent=agent, conversation=SECRET)
+    (conversation,) = harness.conversations.list()
+    findings = Findings()
+    redaction(harness).rewrite(harness.conversations, findings)
+    told = {one.where: one.why for one in findings.unreachable}
+    named = f"a name in conversation {conversation.id}"
+    assert f"`harness workspace set {place} --name NEW`" in told[f"the name of workspace {place}"]
+    assert f"`harness agent set {agent.id} --name NEW`" in told[f"the name of agent {agent.id}"]
+    assert f"harness user set {user.id} --external-id NEW" in told[f"the name of user {user.id}"]
+    assert f"`harness conversation fork {conversation.id} NEW`" in told[named]
+    assert SECRET not in str(told)
+    # names are as they were, and descriptions are not
+    record = rooms.workspaces.get(place).record
+    assert (record.name, rooms.users.get(SECRET).id) == (SECRET, user.id)
+    assert record.description == f"Where {TOMBSTONE.mark}."
