@@ -35,7 +35,6 @@ from harness.transcripts.session import new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
 from workspaces.accounts.account import Person, Principal
 from workspaces.clock import SystemClock
-from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import Lease, Leases
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
 from workspaces.storage.sqlite import SqliteRecords
@@ -261,17 +260,7 @@ def place(directory: Path) -> Place:
     owner = Principal(AccountId("acct_1"), person, person)
     leases, jobs = Leases(records, CLOCK), Jobs(records, CLOCK)
     conversations = Conversations(owner, records, large, CLOCK, leases=leases, jobs=jobs)
-    claims = Claims(records, CLOCK)
-    inbox = EventQueue(
-        owner,
-        records,
-        CLOCK,
-        conversations=conversations,
-        claims=claims,
-        leases=leases,
-        jobs=jobs,
-    )
-    return Place(records, leases, conversations, inbox)
+    return Place(records, leases, conversations, EventQueue(conversations))
 
 
 def filled(here: Place, key: str, count: int, *, sessions: tuple[int, ...]) -> Conversation:

@@ -160,12 +160,12 @@ class Conversations:
         leases: Leases,
         jobs: Jobs,
     ) -> None:
-        self._principal = principal
-        self._records = records
+        self.principal = principal
+        self.records = records
         self._large = large
-        self._clock = clock
-        self._leases = leases
-        self._jobs = jobs
+        self.clock = clock
+        self.leases = leases
+        self.jobs = jobs
 
     def find(self, agent_id: AgentId, key: str) -> Conversation | None:
         """Return the principal's conversation with this agent under this key, if it had a first turn."""
@@ -177,7 +177,7 @@ class Conversations:
         Raises: NotFound, also for another user's conversation.
         """
         found = self._by_id(conversation_id)
-        if found is None or found.user_id != self._principal.user_id:
+        if found is None or found.user_id != self.principal.user_id:
             raise NotFound("conversation", conversation_id)
         return found
 
@@ -187,7 +187,7 @@ class Conversations:
         if isinstance(found, Conversation):
             return found
         try:
-            self._records.write(*found.changes)
+            self.records.write(*found.changes)
         except Conflict:  # another caller created it at the same moment
             return self.open(agent_id, key)
         return found.conversation
@@ -208,9 +208,9 @@ class Conversations:
         return list(islice(self._newest_first(agent_id, behind), limit))
 
     def _newest_first(self, agent_id: AgentId | None, behind: str) -> Iterator[Conversation]:
-        partition = _listing(self._principal.account_id, self._principal.user_id)
+        partition = _listing(self.principal.account_id, self.principal.user_id)
         end = behind or None
-        while page := self._records.scan(partition, end=end, backwards=True, limit=LISTED_AT_ONCE):
+        while page := self.records.scan(partition, end=end, backwards=True, limit=LISTED_AT_ONCE):
             for item in page:
                 found = self._by_id(_listed_id(item))
                 if found is not None and agent_id in (None, found.agent_id):
@@ -222,26 +222,26 @@ class Conversations:
 
         Raises: Forbidden for a user who may not change the account.
         """
-        if not self._principal.may_configure:
+        if not self.principal.may_configure:
             raise Forbidden("see the conversations of other users")
         partition, prefix = self._key("")
         ids = (
             item.key.sort.removeprefix(prefix)
-            for item in with_prefix(self._records, partition, prefix)
+            for item in with_prefix(self.records, partition, prefix)
         )
         return [one for one in map(self._by_id, ids) if one is not None]
 
     def transcript(
         self, conversation: Conversation, *, on_append: Callable[[int], None] | None = None
     ) -> Transcript:
-        return Transcript(conversation.id, self._records, self._large, on_append=on_append)
+        return Transcript(conversation.id, self.records, self._large, on_append=on_append)
 
     def queue(self, conversation: Conversation) -> QueueState:
         """Return the queue of one conversation, to read it."""
-        return QueueState(conversation.id, self._records, self._large)
+        return QueueState(conversation.id, self.records, self._large)
 
     def prompt_log(self, conversation: Conversation) -> PromptLog:
-        return PromptLog(conversation.id, self._records, self._large)
+        return PromptLog(conversation.id, self.records, self._large)
 
     def reset(self, conversation: Conversation) -> Session:
         """Start a new session.
@@ -306,7 +306,7 @@ class Conversations:
         Raises: Forbidden when a user brings a platform's instructions to its models.
         """
         for carried in entries:
-            if carried.entry.system and not self._principal.may_configure:
+            if carried.entry.system and not self.principal.may_configure:
                 raise Forbidden(INSTRUCT)
             yield carried
 
@@ -321,13 +321,13 @@ class Conversations:
         # another process runs the job at this moment, or a backup puts it off: the job will finish it
         with suppress(Conflict, Busy):
             self.erase(conversation.id)
-            self._records.write(*self._jobs.unwanted(_erasure(conversation.id)))
+            self.records.write(*self.jobs.unwanted(_erasure(conversation.id)))
         return deleted_parts
 
     def delete_with(self, agent_id: AgentId) -> int:
         """Delete all users' conversations with this agent, which is being deleted. Return their number."""
         partition, prefix = self._key("")
-        conversations = with_prefix(self._records, partition, prefix)
+        conversations = with_prefix(self.records, partition, prefix)
         return self._delete_all(
             item.key.sort.removeprefix(prefix)
             for item in conversations
@@ -336,9 +336,9 @@ class Conversations:
 
     def delete_of(self, user_id: UserId) -> int:
         """Delete all conversations of a user who is being deleted, with all agents. Return their number."""
-        partition = _listing(self._principal.account_id, user_id)
+        partition = _listing(self.principal.account_id, user_id)
         return self._delete_all(
-            _listed_id(item) for item in with_prefix(self._records, partition, "")
+            _listed_id(item) for item in with_prefix(self.records, partition, "")
         )
 
     def acquire(self, conversation: Conversation) -> Lease:
@@ -351,11 +351,11 @@ class Conversations:
         """
         for _ in range(LET_GO_LOOKS_MAX):
             with suppress(Busy):
-                return self._leases.acquire(conversation.lease_key)
+                return self.leases.acquire(conversation.lease_key)
             if self.is_in_use(conversation):
                 raise Busy("the conversation", holder="a turn")
             time.sleep(LET_GO_LOOK_S)
-        return self._leases.acquire(conversation.lease_key)
+        return self.leases.acquire(conversation.lease_key)
 
     @contextmanager
     def leased(self, conversation: Conversation) -> Generator[Lease]:
@@ -367,7 +367,7 @@ class Conversations:
         try:
             yield lease
         finally:
-            self._leases.release(lease)
+            self.leases.release(lease)
 
     def is_in_use(self, conversation: Conversation) -> bool:
         """Return True if a turn runs or an event waits."""
@@ -385,37 +385,37 @@ class Conversations:
         It can be repeated after an interruption. The transcript is removed after the claims of its events,
         because the claims are found by it.
         """
-        transcript = Transcript(conversation_id, self._records, self._large)
-        tombstone = self._records.get(self._tombstone(conversation_id))
+        transcript = Transcript(conversation_id, self.records, self._large)
+        tombstone = self.records.get(self._tombstone(conversation_id))
         if tombstone is None:
             return
-        deleted = _conversation(conversation_id, self._principal.account_id, tombstone)
-        queue = with_prefix(self._records, queue_partition(conversation_id), "")
+        deleted = _conversation(conversation_id, self.principal.account_id, tombstone)
+        queue = with_prefix(self.records, queue_partition(conversation_id), "")
         waiting = (item.value["event"] for item in queue if "event" in item.value)
         said = (entry.event_id for entry in transcript.entries() if entry.event_id is not None)
         events = dict.fromkeys([*(one["id"] for one in waiting), *said])
-        claims = (self._records.get(deleted.claim_key(event)) for event in events)
+        claims = (self.records.get(deleted.claim_key(event)) for event in events)
         keys = [item.key for item in queue]
         keys += [claim.key for claim in claims if claim and _is_about(claim, conversation_id)]
         keys += [*self._usage_rows(deleted), learning_key(conversation_id)]
         for start in range(0, len(keys), DELETED_AT_ONCE):
             batch = keys[start : start + DELETED_AT_ONCE]
-            self._records.write(*(Delete(key) for key in batch))
-        PromptLog(conversation_id, self._records, self._large).erase()
+            self.records.write(*(Delete(key) for key in batch))
+        PromptLog(conversation_id, self.records, self._large).erase()
         transcript.erase()
-        self._records.write(Delete(tombstone.key), *self._jobs.unwanted(f"turn:{conversation_id}"))
+        self.records.write(Delete(tombstone.key), *self.jobs.unwanted(f"turn:{conversation_id}"))
 
     def _usage_rows(self, conversation: Conversation) -> list[Key]:
         """Return the usage rows, from the day before the conversation began: clocks of machines differ."""
         since = moment_of(conversation.created_at).date() - timedelta(days=1)
-        until = self._clock.now().date() + timedelta(days=1)
+        until = self.clock.now().date() + timedelta(days=1)
         return conversation_rows(conversation.account_id, conversation.id, since, until)
 
     def _remove(self, conversation: Conversation, lease: Lease) -> None:
         job = Job(
             _erasure(conversation.id),
             ERASE,
-            self._clock.now(),
+            self.clock.now(),
             {
                 "accountId": conversation.account_id,
                 "userId": conversation.user_id,
@@ -423,11 +423,11 @@ class Conversations:
             },
         )
         jobs = (
-            *self._jobs.wanted(job),
-            *self._jobs.unwanted(learning_job(conversation.id)),
+            *self.jobs.wanted(job),
+            *self.jobs.unwanted(learning_job(conversation.id)),
         )
         try:
-            self._records.write(
+            self.records.write(
                 lease.guard,
                 Delete(conversation.pointer),
                 Delete(self._key(conversation.id)),
@@ -441,7 +441,7 @@ class Conversations:
     def _count_parts(self, conversation: Conversation) -> DeletedParts:
         transcript = self.transcript(conversation)
         newest = transcript.newest()
-        waiting = with_prefix(self._records, queue_partition(conversation.id), "0")
+        waiting = with_prefix(self.records, queue_partition(conversation.id), "0")
         return DeletedParts(
             newest.number if newest else 0, len(transcript.sessions()), len(waiting)
         )
@@ -450,9 +450,9 @@ class Conversations:
         return Conversation(
             id=ConversationId(new_id("conv")),
             key=key,
-            account_id=self._principal.account_id,
+            account_id=self.principal.account_id,
             agent_id=agent_id,
-            user_id=self._principal.user_id,
+            user_id=self.principal.user_id,
             created_at=self._now(),
             forked_from=forked_from,
             stored_key=self._full_key(agent_id, key),
@@ -461,9 +461,9 @@ class Conversations:
     def _full_key(self, agent_id: AgentId, key: str) -> str:
         """Return the full key of a new conversation. The short form is the owner's, unless an older version
         gave it to another user."""
-        account_id, user_id = self._principal.account_id, self._principal.user_id
-        is_owner = user_id == self._principal.owner.id
-        if is_owner and self._records.get(_old_pointer(account_id, agent_id, key)) is None:
+        account_id, user_id = self.principal.account_id, self.principal.user_id
+        is_owner = user_id == self.principal.owner.id
+        if is_owner and self.records.get(_old_pointer(account_id, agent_id, key)) is None:
             return full_key(account_id, agent_id, key)
         return full_key(account_id, agent_id, key, user_id)
 
@@ -485,7 +485,7 @@ class Conversations:
             transcript.erase()
             raise
         try:
-            self._records.write(*self._creation(conversation, newest))
+            self.records.write(*self._creation(conversation, newest))
         except Conflict as error:
             transcript.erase()
             raise AlreadyExists("conversation", key) from error
@@ -503,10 +503,10 @@ class Conversations:
 
     def _by_key(self, agent_id: AgentId, key: str) -> Conversation | None:
         """Return the principal's conversation under this key. An older version's index may hold it."""
-        account_id, user_id = self._principal.account_id, self._principal.user_id
-        pointer = self._records.get(_pointer(account_id, user_id, agent_id, key))
+        account_id, user_id = self.principal.account_id, self.principal.user_id
+        pointer = self.records.get(_pointer(account_id, user_id, agent_id, key))
         if pointer is None:
-            pointer = self._records.get(_old_pointer(account_id, agent_id, key))
+            pointer = self.records.get(_old_pointer(account_id, agent_id, key))
             if pointer is None or pointer.value["userId"] != user_id:
                 return None
         return _conversation(pointer.value["id"], account_id, pointer)
@@ -524,23 +524,23 @@ class Conversations:
     def _by_id(self, conversation_id: str) -> Conversation | None:
         if not _CONVERSATION_ID.fullmatch(conversation_id):
             return None
-        item = self._records.get(self._key(conversation_id))
-        account_id = self._principal.account_id
+        item = self.records.get(self._key(conversation_id))
+        account_id = self.principal.account_id
         return _conversation(conversation_id, account_id, item) if item else None
 
     def _now(self) -> Stamp:
-        return stamp_of(self._clock.now())
+        return stamp_of(self.clock.now())
 
     def _listed(self, conversation: Conversation) -> Key:
         partition = _listing(conversation.account_id, conversation.user_id)
         return Key(partition, conversation.place)
 
     def _key(self, conversation_id: str) -> Key:
-        return conversation_key(self._principal.account_id, conversation_id)
+        return conversation_key(self.principal.account_id, conversation_id)
 
     def _tombstone(self, conversation_id: str) -> Key:
         return Key(
-            f"account:{self._principal.account_id}", f"deleted-conversation:{conversation_id}"
+            f"account:{self.principal.account_id}", f"deleted-conversation:{conversation_id}"
         )
 
 

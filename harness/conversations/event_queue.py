@@ -53,12 +53,10 @@ from harness.conversations.queued_event import (
     nothing_also,
 )
 from harness.conversations.turn_start import TurnStart
-from harness.jobs.job import Job, Jobs, wish_key
+from harness.jobs.job import Job, wish_key
 from harness.messages.event import SHARED_KEY, Event
-from workspaces.accounts.principal import Principal
-from workspaces.clock import Clock
 from workspaces.coordination.claim import Claim, Claims
-from workspaces.coordination.lease import Bid, Lease, Leases
+from workspaces.coordination.lease import Bid, Lease
 from workspaces.errors import Busy, Conflict, Failure, Forbidden, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AgentId, TurnId
 from workspaces.storage.contention import attempts, contended, until_written
@@ -70,7 +68,6 @@ from workspaces.storage.records import (
     Key,
     Put,
     RecordChange,
-    RecordStore,
 )
 
 if TYPE_CHECKING:
@@ -95,26 +92,17 @@ PAUSE_S_MAX = 0.02
 
 class EventQueue:
     def __init__(
-        self,
-        principal: Principal,
-        records: RecordStore,
-        clock: Clock,
-        *,
-        conversations: Conversations,
-        claims: Claims,
-        leases: Leases,
-        jobs: Jobs,
-        marking: NewMarking = nothing_forbidden,
+        self, conversations: Conversations, marking: NewMarking = nothing_forbidden
     ) -> None:
-        """`marking` is applied to every text of an event before it is stored."""
-        self._marking = marking
-        self._principal = principal
-        self._records = records
-        self._clock = clock
+        """`marking` returns what is applied to every text of an event before it is stored."""
+        self.claims = Claims(conversations.records, conversations.clock)
         self._conversations = conversations
-        self.claims = claims
-        self._leases = leases
-        self._jobs = jobs
+        self._marking = marking
+        self._principal = conversations.principal
+        self._records = conversations.records
+        self._clock = conversations.clock
+        self._leases = conversations.leases
+        self._jobs = conversations.jobs
         self._cached: dict[tuple[AgentId, str], Conversation] = {}
         """Conversations that accepted an event here. If one was deleted, the next batch fails."""
 

@@ -42,7 +42,6 @@ from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry
 from harness.turns.dispatcher import Dispatcher
 from workspaces.clock import Clock
-from workspaces.coordination.claim import Claims
 from workspaces.coordination.lease import TERMS, Leases, LeaseTimings
 from workspaces.errors import TooMany
 from workspaces.ids import ConversationId
@@ -121,15 +120,7 @@ def ingress_of(
         leases=leases,
         jobs=jobs,
     )
-    inbox = EventQueue(
-        rooms.principal,
-        wire_,
-        rooms.clock,
-        conversations=conversations,
-        claims=Claims(wire_, rooms.clock),
-        leases=leases,
-        jobs=jobs,
-    )
+    inbox = EventQueue(conversations)
     return replace(rooms.dispatcher, conversations=conversations, event_queue=inbox, leases=leases)
 
 

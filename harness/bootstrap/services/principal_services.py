@@ -282,18 +282,8 @@ class PrincipalServices:
     @lazily
     def event_queue(self) -> EventQueue:
         from harness.conversations.event_queue import EventQueue
-        from workspaces.coordination.claim import Claims
 
-        return EventQueue(
-            self.principal,
-            self.records,
-            self.clock,
-            conversations=self.conversations,
-            claims=Claims(self.records, self.clock),
-            leases=self._home.leases,
-            jobs=self.jobs,
-            marking=self.forbidden.marking,
-        )
+        return EventQueue(self.conversations, self.forbidden.marking)
 
     @lazily
     def prompt_dependencies(self) -> PromptDependencies:

@@ -46,16 +46,7 @@ def of_another_user(harness: Harness) -> tuple[Conversations, EventQueue]:
     conversations = Conversations(
         other, rooms.records, large, rooms.clock, leases=ingress.leases, jobs=rooms.jobs
     )
-    inbox = EventQueue(
-        other,
-        rooms.records,
-        rooms.clock,
-        conversations=conversations,
-        claims=ingress.event_queue.claims,
-        leases=ingress.leases,
-        jobs=rooms.jobs,
-    )
-    return conversations, inbox
+    return conversations, EventQueue(conversations)
 
 
 # whose it is

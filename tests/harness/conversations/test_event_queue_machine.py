@@ -96,15 +96,7 @@ class Machine(RuleBasedStateMachine):
         leases = self.leases_as(wire, clock, process=f"boot:{name}/1/1")
         jobs = Jobs(wire, clock, process=f"boot:{name}/1/1")
         conversations = Conversations(OWNER, wire, self.large, clock, leases=leases, jobs=jobs)
-        inbox = self.inbox_as(
-            OWNER,
-            wire,
-            clock,
-            conversations=conversations,
-            claims=Claims(wire, clock),
-            leases=leases,
-            jobs=jobs,
-        )
+        inbox = self.inbox_as(conversations)
         return Process(name, leases, inbox, conversations)
 
     @rule(name=names, event=events)
