@@ -24,12 +24,11 @@ from harness.forgetting.bucket_past import BucketPast
 from harness.forgetting.forgetting import (
     Forgetting,
     ForgettingRecords,
-    MachineHeard,
-    Selector,
     TombstonePhrases,
 )
 from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.home_files import HomeFiles
+from harness.forgetting.other_copies import OtherCopies, leaves_tombstones
 from harness.forgetting.record_places import AccountPlaces, Where
 from harness.forgetting.records import RecordRedaction
 from harness.forgetting.redaction import TextFinder
@@ -54,7 +53,6 @@ from workspaces.forgetting.matcher import Matcher, mark_of
 from workspaces.forgetting.rule import ForbiddenRule, new_key
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.forgetting.tombstone import KEY_BYTES, check_word_counts, tombstone_of
-from workspaces.home.known_backups import known_backups, rules_at
 from workspaces.home.layout import Home
 from workspaces.home.workspaces import Workspaces
 from workspaces.ids import ConversationId, namespace, new_id
@@ -176,6 +174,7 @@ class Forgettings:
             conversation = self._conversation(str(request.conversation))
             phrases = None
             self._count_conversation(conversation, findings)
+            self._copies.note_forks(findings, conversation, self.conversations.of_account())
             lines = LineCount()
         else:
             phrases = self._tombstones(request)
@@ -183,7 +182,8 @@ class Forgettings:
             if lines.matching > lines.all * SHARE_OF_LINES_MAX and not request.many:
                 rule = f"is in {lines.matching:,} of {lines.all:,} lines"
                 raise Refused(selector, None, rule, remedy="say so with `--many` (`many`)")
-        self._note_backups(findings, selector)
+        self._copies.note_backups(findings, selector)
+        self._copies.note_machines(findings, selector)
         self._note_stores(findings, phrases)
         forgetting = Forgetting(
             id=new_id(PREFIX),
@@ -195,7 +195,7 @@ class Forgettings:
             tombstones=() if phrases is None else tuple(one.id for one in phrases.tombstones),
             phrases=phrases,
             machine=self.home.machine,
-            machines=self._machines(""),
+            machines=self._copies.machines("", selector),
             conversation=None if conversation is None else conversation.id,
         ).with_findings(findings)
         return Planned(replace(forgetting, may_repeat=self._may_repeat(forgetting)), lines)
@@ -230,12 +230,13 @@ class Forgettings:
         except Failure as failure:
             self._wait(stored, forgetting_id, findings, failure)
             raise
-        self._tell_backups(findings)
+        self._copies.tell_backups(findings)
         now = stamp_of(self.clock.now())
         done = replace(forgetting.with_findings(findings), status="done", done_at=now, phrases=None)
         done = stored.write(done)
         self.note_machine()
-        return stored.write(replace(done, machines=self._machines(done.id)))
+        machines = self._copies.machines(done.id, done.selector)
+        return stored.write(replace(done, machines=machines))
 
     def _wait(
         self, stored: ForgettingRecords, forgetting_id: str, findings: Findings, failure: Failure
@@ -253,8 +254,8 @@ class Forgettings:
         Raises: NotFound.
         """
         forgetting = self.stored.get(forgetting_id)
-        machines = self._machines(forgetting_id) or forgetting.machines
-        return replace(forgetting, machines=machines)
+        machines = self._copies.machines(forgetting_id, forgetting.selector)
+        return replace(forgetting, machines=machines or forgetting.machines)
 
     def run_pending(self) -> list[Forgetting]:
         """Do all forgettings that are not done, one after the other. Return them."""
@@ -272,15 +273,6 @@ class Forgettings:
         with suppress(Unavailable):
             notes = self.place.machine_notes(self.principal.account_id)
             notes.write(MachineNote(self.home.machine, heard))
-
-    def _machines(self, forgetting_id: str) -> tuple[MachineHeard, ...]:
-        """Return the machines of the account, and when each has heard of a forgetting."""
-        if self.place is None:
-            return ()
-        with suppress(Unavailable):
-            notes = self.place.machine_notes(self.principal.account_id).all()
-            return tuple(MachineHeard(one.machine, one.heard.get(forgetting_id)) for one in notes)
-        return ()
 
     def run_here(self, forgetting_id: str) -> Forgetting:
         """Do the job of a forgetting now. If it must wait, leave it to the runner of jobs."""
@@ -402,14 +394,14 @@ class Forgettings:
         made = (tombstone_of(one.text, key, allow_short=request.forbid_short) for one in phrases)
         tombstones = {one.id: one for one in made}
         here = (one.tombstone for one in known.rules.values() if not one.is_lifted)
-        if self._leaves_tombstones(request.selector):
+        if leaves_tombstones(request.selector):
             check_word_counts([*tombstones.values(), *(one for one in here if one is not None)])
         return TombstonePhrases(key, tuple(tombstones.values()))
 
     def _forbid(self, forgetting: Forgetting) -> None:
         """Refuse the phrases from now on, here and on other machines. May be repeated."""
         phrases = forgetting.phrases
-        if phrases is None or not self._leaves_tombstones(forgetting.selector):
+        if phrases is None or not leaves_tombstones(forgetting.selector):
             return
         key = new_key(phrases.key)
         rules = [
@@ -515,28 +507,6 @@ class Forgettings:
         if phrases is not None:
             self._bucket_past(self.place).find(phrases.matcher(), findings)
 
-    def _note_backups(self, findings: Findings, selector: Selector) -> None:
-        then = "a restore brings back what is forgotten here, because it leaves no tombstone"
-        if self._leaves_tombstones(selector):
-            then = "a restore takes the text out again, but whoever reads the backup finds it"
-        for backup in known_backups(self.home):
-            findings.cannot("backup", f"{backup.place} holds a backup of {backup.at}: {then}")
-
-    def _tell_backups(self, findings: Findings) -> None:
-        """Write what is forbidden beside the backups of this home: a restore of any of them looks there."""
-        for backup in known_backups(self.home):
-            try:
-                rules = rules_at(backup.place)
-                if rules is None:
-                    raise Unavailable("the directory", "it is not there now")
-                rules.publish(self.principal.account_id, self.rules.entries())
-            except Failure as failure:
-                findings.cannot(
-                    "backup",
-                    f"{backup.place} was not told what to take out at a restore ({failure}): the next "
-                    "`harness backup create` tells it",
-                )
-
     def _redaction(self, forgetting: Forgetting | None, finder: TextFinder) -> RecordRedaction:
         return RecordRedaction(
             places=AccountPlaces(self.principal.account_id, self.records),
@@ -548,6 +518,10 @@ class Forgettings:
             else frozenset(map(mark_of, forgetting.tombstones)),
             touched_files=frozenset() if forgetting is None else frozenset(forgetting.touched),
         )
+
+    @property
+    def _copies(self) -> OtherCopies:
+        return OtherCopies(self.home, self.rules, self.place, self.state is not None)
 
     @property
     def _is_default(self) -> bool:
@@ -586,9 +560,6 @@ class Forgettings:
         kind = FORGET if self.state is not None else f"{FORGET}:{self.home.machine}"
         due = self.clock.now() + timedelta(seconds=LOOK_AFTER_S)
         return Job(f"{kind}:{forgetting.id}", kind, due, payload)
-
-    def _leaves_tombstones(self, selector: Selector) -> bool:
-        return selector in ("text", "match", "line")
 
 
 def _is_more(rules: Sequence[ForbiddenRule], before: Forgetting | None) -> bool:

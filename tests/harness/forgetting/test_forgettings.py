@@ -105,10 +105,15 @@ def test_a_line_and_a_revision_go_by_their_text(harness: Harness, home: Path) ->
 
 def test_a_conversation_goes_and_its_fork_stays(harness: Harness, home: Path) -> None:
     harness.run(f"I saw that {SECRET}.", conversation="c1")
-    harness.conversations.fork(harness.conversation("c1"), "c2")
+    fork = harness.conversations.fork(harness.conversation("c1"), "c2")
+    again = harness.conversations.fork(fork, "c2 again")
     harness.run("Another matter altogether.", conversation="c3")
     done = forgotten(harness, conversation="c1")
     assert done.status == "done"
+    told = {one.where: one.why for one in done.unreachable}
+    for one in (fork, again):
+        assert f"`harness forget --conversation {one.id}`" in told[f"conversation {one.id}"]
+    harness.conversations.delete(again)
     with pytest.raises(NotFound):
         harness.conversation("c1")
     entries = list(harness.conversations.transcript(harness.conversation("c2")).entries())
