@@ -42,14 +42,13 @@ class ClientTool(StrictModel):
         return ToolSpec(self.name, self.description, self.input_schema)
 
 
-def client_tools_of(data: Sequence[object], *, within: str = "tools") -> tuple[ClientTool, ...]:
+def client_tools_of(data: Sequence[object]) -> tuple[ClientTool, ...]:
     """Return the tools that a program declares as JSON.
 
     Raises: Refused if one of them is invalid or there are too many.
     """
-    _check_number(len(data), within)
-    numbered = enumerate(data)
-    return tuple(parse(ClientTool, one, within=f"{within}.{at}") for at, one in numbered)
+    _check_number(len(data), "tools")
+    return tuple(parse(ClientTool, one, within=f"tools.{at}") for at, one in enumerate(data))
 
 
 def check_names(

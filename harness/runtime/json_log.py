@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from workspaces.storage.observers import Observers
 from workspaces.timestamp import stamp_of
@@ -71,9 +71,9 @@ class CommandWarnings(logging.Handler):
 logging.getLogger("harness").addHandler(CommandWarnings())
 
 
-def log_json_lines(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
+def log_json_lines(*, level: int = logging.INFO) -> None:
     """Send what is logged in this process, from a level on, to standard error as JSON lines."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("uvicorn.error", "botocore", "httpx2", "anthropic"):

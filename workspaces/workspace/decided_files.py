@@ -228,22 +228,14 @@ class DecidedFiles:
                 raise
             return replace(self.edit_here(path, plan, by), is_undecided=True)
 
-    def restore(
-        self,
-        path: str,
-        view: View,
-        *,
-        by: Author,
-        check: VersionCheck | None = None,
-        may_wait: bool = False,
-    ) -> Written:
+    def restore(self, path: str, view: View, *, by: Author, may_wait: bool = False) -> Written:
         """Set a file to its content at a revision, or delete it if it was not there, as a new revision."""
         path = WorkspacePath(path)
         revision = self._history.resolve(view)
         blob = self._history.find(revision, path)
         data = None if blob is None else self._history.read(blob)
         by = by.saying("Restored", revision or "")
-        return self.edit(path, lambda _: data, by=by, check=check, may_wait=may_wait)
+        return self.edit(path, lambda _: data, by=by, may_wait=may_wait)
 
     def change(self, paths: Sequence[WorkspacePath], plan: EditFiles, *, by: Author) -> FilesChange:
         """Change several files where the store decides: one after the other, each on its newest content.

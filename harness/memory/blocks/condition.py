@@ -16,6 +16,7 @@ from workspaces.errors import Refused
 from workspaces.ids import Version
 from workspaces.timestamp import Stamp, stamp_of
 
+_FIELD = "expected_updated_at"
 _SHOWN_AS = "write it as in `updated_at`, for example 2026-04-30T16:20:00.000000Z"
 
 
@@ -63,17 +64,17 @@ class BlockCondition:
 UNCONDITIONAL = BlockCondition()
 
 
-def parse_expected(text: object, field: str = "expected_updated_at") -> Stamp:
+def parse_expected(text: object) -> Stamp:
     """Return the stamp that a caller sends. A time without a zone is UTC.
 
     Raises: Refused if it is no time.
     """
     if not isinstance(text, str):
-        raise Refused(field, text, "must be a time or null", remedy=_SHOWN_AS)
+        raise Refused(_FIELD, text, "must be a time or null", remedy=_SHOWN_AS)
     try:
         moment = datetime.fromisoformat(text)
         if "T" not in text.upper() and " " not in text.strip():
             raise ValueError("a date alone is no time")
         return stamp_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except (ValueError, OverflowError) as error:
-        raise Refused(field, text, "is not a time", remedy=_SHOWN_AS) from error
+        raise Refused(_FIELD, text, "is not a time", remedy=_SHOWN_AS) from error
