@@ -4,6 +4,9 @@
 
 A value is written before its record. So a name is never used twice: it contains the writer, or is random. A
 process that has lost the lease therefore replaces nothing, and no reader sees a value without a record.
+
+Every record that may grow too large is stored through this module. Full results of tools (`StoredResults`)
+and snapshots of archives lie beside these values and are no part of a record: they are read on their own.
 """
 
 from __future__ import annotations
