@@ -312,7 +312,7 @@ class Ledger:
         lines = [UsageRow(name, spent) for name, spent in sums.items()]
         if by != "day":
             lines.sort(key=lambda line: (-line.spent.nanodollars, -line.spent.asked, line.name))
-            lines = _at_most(LINES_MAX, lines)
+            lines = _cut(lines)
         return UsageReport(since, until, by, tuple(lines), _sum(sums.values()), self.prices.valid)
 
     def forget(self, account_id: AccountId) -> None:
@@ -521,12 +521,12 @@ def _days(since: date, until: date) -> list[date]:
     return [since + timedelta(days=number) for number in range(count)]
 
 
-def _at_most(count: int, lines: list[UsageRow]) -> list[UsageRow]:
-    """Return at most `count` rows. The last one then stands for all rows that are left out."""
-    if len(lines) <= count:
+def _cut(lines: list[UsageRow]) -> list[UsageRow]:
+    """Return at most `LINES_MAX` rows. The last one then stands for all rows that are left out."""
+    if len(lines) <= LINES_MAX:
         return lines
-    rest = _sum(line.spent for line in lines[count - 1 :])
-    return [*lines[: count - 1], UsageRow("other", rest)]
+    rest = _sum(line.spent for line in lines[LINES_MAX - 1 :])
+    return [*lines[: LINES_MAX - 1], UsageRow("other", rest)]
 
 
 def _sum(spent: Iterable[Spent]) -> Spent:

@@ -21,7 +21,7 @@ from pathlib import Path
 from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.record_places import Where
 from harness.forgetting.redaction import TextFinder, redact_bytes
-from harness.forgetting.workspace_search import files_below, find_in_history
+from harness.forgetting.workspace_search import files_below, find_in_trashed_history
 from workspaces.home.deletion_hold import deleting
 from workspaces.home.layout import Home
 from workspaces.home.trash import trash_entries
@@ -59,7 +59,7 @@ class HomeFiles:
             count = redact_bytes(_read(file), self.finder)[1]
             findings.add(FoundPlace(where, path=self._name(file)), count)
         for directory in self._trashed_histories():
-            find_in_history(directory, self._name(directory), self.finder, findings, "trash")
+            find_in_trashed_history(directory, self._name(directory), self.finder, findings)
         self._beyond_reach(findings)
 
     def rewrite(self, findings: Findings) -> None:
@@ -81,7 +81,7 @@ class HomeFiles:
                 _replace(file, data)
         for directory in self._trashed_histories():
             own = Findings()
-            find_in_history(directory, self._name(directory), self.finder, own, "trash")
+            find_in_trashed_history(directory, self._name(directory), self.finder, own)
             for one in own.found:
                 findings.add(one.place, one.count)
             if own.found:

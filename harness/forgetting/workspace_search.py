@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.forgetting.found import Findings, FoundPlace
-from harness.forgetting.record_places import Where
 from harness.forgetting.redaction import TextFinder, all_places
 from workspaces.errors import Failure
 from workspaces.history.git.program import open_git_session, run_git
@@ -48,10 +47,10 @@ def matching_lines(text: str, finder: TextFinder) -> LineCount:
     return LineCount(len(matching), text.count("\n") + 1)
 
 
-def find_in_history(
-    directory: Path, name: str, finder: TextFinder, findings: Findings, where: Where = "history"
+def find_in_trashed_history(
+    directory: Path, name: str, finder: TextFinder, findings: Findings
 ) -> None:
-    """Find the phrases in all objects of a git directory."""
+    """Find the phrases in all objects of a git directory in the trash."""
     if not directory.is_dir():
         return
     hits: list[tuple[GitObject, int]] = []
@@ -68,7 +67,7 @@ def find_in_history(
         is_revision = one.kind == "commit"
         path = paths.get(one.id)
         place = FoundPlace(
-            where,
+            "trash",
             workspace=name,
             path=None if path is None or is_revision else finder.replaced(path),
             revision=one.id if is_revision else None,

@@ -20,9 +20,6 @@ from workspaces.timestamp import Stamp
 FORMAT = 1
 """Version of the tables. A file with another version is emptied and rebuilt."""
 
-WAIT_S = 30.0
-"""Seconds to wait for another process that catches up."""
-
 _TABLES = {
     "file_origin_state": "(format INTEGER NOT NULL, tip TEXT, life TEXT NOT NULL, advance INTEGER NOT NULL)",
     "file_event": "(path TEXT NOT NULL, revision TEXT NOT NULL, place TEXT NOT NULL, is_change INTEGER NOT"
@@ -97,7 +94,7 @@ def connect(file: Path) -> sqlite3.Connection:
                 if _format(database) != FORMAT:
                     empty(database)
 
-    return open_rebuildable(file, prepare, wait_s=WAIT_S)
+    return open_rebuildable(file, prepare)
 
 
 def empty(database: sqlite3.Connection) -> None:

@@ -18,9 +18,6 @@ from workspaces.timestamp import Stamp
 FORMAT = 2
 """Version of the tables. A file with another version is emptied and rebuilt."""
 
-WAIT_S = 30.0
-"""Seconds to wait for another process that catches up. It lets others in after each transaction."""
-
 _TABLES = {
     "origin_state": "(format INTEGER NOT NULL, tip TEXT)",
     "origin_revision": "(number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, at TEXT NOT NULL)",
@@ -44,7 +41,7 @@ def connect(file: Path) -> sqlite3.Connection:
         if _format(database) != FORMAT:
             reset(database, unless=FORMAT)
 
-    return open_rebuildable(file, prepare, wait_s=WAIT_S)
+    return open_rebuildable(file, prepare)
 
 
 def reset(database: sqlite3.Connection, *, unless: int | None = None) -> None:

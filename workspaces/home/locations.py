@@ -52,7 +52,7 @@ def blobs_at(location: str, *, field: str = "storage") -> BlobStore:
             raise Refused(field, location, f"must be {BLOB_FORMS}")
 
 
-def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
+def bucket_at(location: str) -> SharedBucket:
     """Return the bucket in which machines share their workspaces.
 
     Raises: Refused if `location` does not have the form s3://bucket/prefix.
@@ -61,8 +61,8 @@ def bucket_at(location: str, *, field: str = "s3") -> SharedBucket:
 
     kind, _, rest = location.partition(":")
     if kind != "s3":
-        raise Refused(field, location, "must be written s3://bucket/prefix")
-    return SharedBucket(location, _s3(rest, location, field))
+        raise Refused("s3", location, "must be written s3://bucket/prefix")
+    return SharedBucket(location, _s3(rest, location, "s3"))
 
 
 def are_shared(records: str) -> bool:
@@ -87,11 +87,7 @@ def local_file(records: str, base: Path) -> Path | None:
 
 
 def records_at(
-    location: str,
-    *,
-    field: str = "records",
-    base: Path | None = None,
-    clock: Clock | None = None,
+    location: str, *, base: Path | None = None, clock: Clock | None = None
 ) -> RecordStore:
     """Return the record store at `location`. A relative file is below `base`, if that is given.
 
@@ -103,7 +99,7 @@ def records_at(
             from workspaces.storage.sqlite import SqliteRecords
 
             file = str(base / place) if base else place
-            return SqliteRecords(_absolute(file, location, field), clock=clock)
+            return SqliteRecords(_absolute(file, location, "records"), clock=clock)
         case "dynamodb" if _TABLE.fullmatch(place):
             from workspaces.storage.dynamodb.records import DynamoRecords
 
@@ -111,13 +107,13 @@ def records_at(
         case "postgresql" | "postgres" if is_address(location):
             from workspaces.storage.postgres.records import PostgresRecords
 
-            return PostgresRecords(location, field=field, clock=clock)
+            return PostgresRecords(location, clock=clock)
         case "memory" if colon and not place:
             from workspaces.storage.in_memory import MemoryRecords
 
             return MemoryRecords(clock)
         case _:
-            raise Refused(field, shown(location), f"must be {RECORD_FORMS}")
+            raise Refused("records", shown(location), f"must be {RECORD_FORMS}")
 
 
 def make_record_table(table: str) -> None:
@@ -132,16 +128,18 @@ def make_record_table(table: str) -> None:
     create_table(table)
 
 
-def make_postgres_table(address: str, *, field: str = "records") -> None:
+def make_postgres_table(address: str) -> None:
     """Create the table that `postgresql://…` needs.
 
     Raises: Refused if the address is malformed or an existing table has other columns. Unavailable.
     """
     if not is_address(address):
-        raise Refused(field, shown(address), "is not postgresql://user:password@host:port/database")
+        raise Refused(
+            "records", shown(address), "is not postgresql://user:password@host:port/database"
+        )
     from workspaces.storage.postgres.table import create_table
 
-    create_table(address, field=field)
+    create_table(address)
 
 
 def _files(directory: Path) -> BlobStore:

@@ -13,6 +13,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+WAIT_S = 30.0
+"""Seconds to wait for another process that brings a rebuildable database up to date. It lets others in after
+each transaction."""
+
 _PAUSE_S = 0.005
 
 
@@ -63,7 +67,7 @@ def open_for_reading(file: Path) -> ReadOnlyConnection:
 
 
 def open_rebuildable(
-    file: Path, prepare: Callable[[sqlite3.Connection], None], *, wait_s: float
+    file: Path, prepare: Callable[[sqlite3.Connection], None]
 ) -> sqlite3.Connection:
     """Open a database whose content can be made again. `prepare` makes its tables, if they are missing.
 
@@ -72,7 +76,7 @@ def open_rebuildable(
 
     def writable() -> sqlite3.Connection:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        return sqlite3.connect(file, isolation_level=None, timeout=wait_s, check_same_thread=False)
+        return sqlite3.connect(file, isolation_level=None, timeout=WAIT_S, check_same_thread=False)
 
     def in_memory() -> sqlite3.Connection:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -80,7 +84,7 @@ def open_rebuildable(
     def prepared(database: sqlite3.Connection) -> sqlite3.Connection:
         try:
             if not isinstance(database, ReadOnlyConnection):
-                use_log(database, wait_s=wait_s)
+                use_log(database, wait_s=WAIT_S)
                 database.execute("PRAGMA synchronous=NORMAL")
             prepare(database)
         except BaseException:

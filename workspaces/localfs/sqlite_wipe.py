@@ -24,20 +24,18 @@ _PAUSE_S = 0.01
 def wipe(
     file: Path,
     delete: Callable[[sqlite3.Connection], object] = lambda _: None,
-    *,
-    wait_s: float = WAIT_S,
 ) -> None:
     """Let `delete` delete rows, then remove the bytes of all deleted rows. May be repeated.
 
     Do nothing if there is no file.
 
-    Raises: Busy while other processes use the file for longer than `wait_s`. Unavailable.
+    Raises: Busy while other processes use the file for longer than `WAIT_S`. Unavailable.
     """
     if not file.exists():
         return
-    give_up_at = time.monotonic() + wait_s
+    give_up_at = time.monotonic() + WAIT_S
     try:
-        with closing(sqlite3.connect(file, isolation_level=None, timeout=wait_s)) as database:
+        with closing(sqlite3.connect(file, isolation_level=None, timeout=WAIT_S)) as database:
             database.execute("pragma temp_store = memory")
             delete(database)
             while not erase_deleted(database):

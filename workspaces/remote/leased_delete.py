@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 
-from workspaces.clock import Clock, SystemClock
 from workspaces.conditions import ABSENT, ANY, is_met
 from workspaces.errors import Conflict, Failure, NotFound, Unavailable
 from workspaces.ids import new_id
@@ -38,8 +37,6 @@ class LeasedDelete:
         lease: BlobName,
         *,
         is_needed: Callable[[], bool],
-        clock: Clock | None = None,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Wrap a store. `leases` must be another store, because a lease in `store` would look like a
         user's file."""
@@ -47,8 +44,6 @@ class LeasedDelete:
         self._leases = leases
         self._lease = lease
         self._is_needed = is_needed
-        self._clock = clock or SystemClock()
-        self._pause = pause
 
     def read(self, name: BlobName) -> Blob:
         return self._store.read(name)
@@ -86,11 +81,11 @@ class LeasedDelete:
 
     def _acquire(self) -> None:
         lease_id = new_id("lease").encode()
-        started_at = self._clock.monotonic()
+        started_at = time.monotonic()
         seen: Token | None = None
         seen_at = started_at
-        while self._clock.monotonic() - started_at < WAIT_S:
-            now = self._clock.monotonic()
+        while time.monotonic() - started_at < WAIT_S:
+            now = time.monotonic()
             expect = seen if seen is not None and now - seen_at >= LEASE_S else ABSENT
             with suppress(Conflict):
                 self._leases.write(self._lease, lease_id, expect=expect)
@@ -99,5 +94,5 @@ class LeasedDelete:
                 there = self._leases.read(self._lease).token
                 if there != seen:
                     seen, seen_at = there, now
-            self._pause(PAUSE_S)
+            time.sleep(PAUSE_S)
         raise Unavailable("a deletion in S3", "other machines keep deleting", remedy="sync again")

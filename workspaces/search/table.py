@@ -16,9 +16,6 @@ from workspaces.localfs.sqlite_file import open_rebuildable, transaction
 FORMAT = 3
 """Version of the tables and of the splitting of texts into words. Another version rebuilds the tables."""
 
-WAIT_S = 30.0
-"""Seconds to wait for another process that indexes. It lets others in after each transaction."""
-
 BLOCK_UNITS = 4096
 """Neighbouring units in one row of a term's postings. A changed file touches one or two rows."""
 
@@ -86,7 +83,7 @@ def connect(file: Path) -> sqlite3.Connection:
         if _format(database) != FORMAT:
             _reset(database)
 
-    return open_rebuildable(file, prepare, wait_s=WAIT_S)
+    return open_rebuildable(file, prepare)
 
 
 def generation_of(database: sqlite3.Connection) -> int:

@@ -58,7 +58,7 @@ def create(
     from harness.backup.create import create as make
 
     Shown.as_json = as_json
-    with _bytes_shown("reading") as on_bytes:
+    with _bytes_shown() as on_bytes:
         created = make(
             home or Shown.home, destination, files_only=files_only, again=again, on_bytes=on_bytes
         )
@@ -181,18 +181,18 @@ def restore(
 
 
 @contextmanager
-def _bytes_shown(what: str) -> Generator[Callable[[int], None]]:
+def _bytes_shown() -> Generator[Callable[[int], None]]:
     """Show on a terminal how many bytes were read."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with notes().status(what) as status:
+    with notes().status("reading") as status:
         total = 0
 
         def on_bytes(count: int) -> None:
             nonlocal total
             total += count
-            status.update(f"{what}: {size_text(total)}")
+            status.update(f"reading: {size_text(total)}")
 
         yield on_bytes
 

@@ -30,18 +30,18 @@ def is_address(location: str) -> bool:
     return location.startswith(SCHEMES)
 
 
-def check_form(location: str, field: str) -> None:
+def check_form(location: str) -> None:
     """Check the form of an address.
 
     Raises: Refused, without the address.
     """
     if _parts(location) is None:
-        raise refused(field, location, "is not postgresql://user:password@host:port/database")
+        raise refused(location, "is not postgresql://user:password@host:port/database")
 
 
-def refused(field: str, location: str, rule: str) -> Refused:
+def refused(location: str, rule: str) -> Refused:
     return Refused(
-        field,
+        "records",
         shown(location),
         rule,
         remedy="write special characters of user and password with %, as in %40 for @; or leave the password "

@@ -142,19 +142,19 @@ class _Pool:
 class Database:
     """The connections to one database."""
 
-    def __init__(self, address: str, *, field: str = "records") -> None:
+    def __init__(self, address: str) -> None:
         """Read the address. Nothing is connected yet.
 
         Raises: Refused if the address is malformed.
         """
-        check_form(address, field)
+        check_form(address)
         try:
             given = conninfo_to_dict(address)
             defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
             self._address = make_conninfo(address, **defaults)
         except psycopg.ProgrammingError:  # its text may repeat what must not be shown
             rule = "has an option that PostgreSQL's client does not know, or a part that it cannot read"
-            raise refused(field, address, rule) from None
+            raise refused(address, rule) from None
         self.name = f"PostgreSQL ({shown(address)})"
         self._secrets = secrets_of(address)
         self._pools: dict[int, _Pool] = {}

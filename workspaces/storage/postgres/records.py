@@ -125,11 +125,10 @@ class PostgresRecords:
         self,
         address: str,
         *,
-        field: str = "records",
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._database = Database(address, field=field)
+        self._database = Database(address)
         self._clock = clock or SystemClock()
         self._sleep = sleep
         self._sweep_at = 0.0

@@ -34,12 +34,12 @@ _FOUND: Statement = (
 )
 
 
-def create_table(address: str, *, field: str = "records") -> None:
+def create_table(address: str) -> None:
     """Create the table in the first schema of the search path. An existing table stays as it is.
 
     Raises: Refused if the address is malformed or an existing table has other columns. Unavailable.
     """
-    database = Database(address, field=field)
+    database = Database(address)
     try:
         with database.connected() as connection:
             (found,) = connection.ask(_FOUND)

@@ -29,12 +29,6 @@ from workspaces.workspace.workspace import Workspace
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, prefix="/w/{id}")
 
-LINES_MAX = 300
-"""Lines of a file on one page. Each has a note of who wrote it."""
-
-CHARACTERS_MAX = 40_000
-"""Characters of a file on one page."""
-
 EDITED_CHARACTERS_MAX = 100_000
 """The longest file that the page edits. A text box with more is slow in every browser."""
 
@@ -169,7 +163,7 @@ def _shown_file(
         return {**about, "kind": "binary", "editable": False}
     if "\x00" in text:
         return {**about, "kind": "binary", "editable": False}
-    part, following, lines = cut_lines(text, line, LINES_MAX, CHARACTERS_MAX)
+    part, following, lines = cut_lines(text, line)
     notes = LineNotes(place, file.path, file.data, view)
     now = application_of(request).clock.now()
     history = address_of(request, f"/w/{place.record.id}/history")

@@ -18,6 +18,12 @@ from workspaces.workspace.workspace import Workspace
 REVISION_DIGITS = 12
 """Digits of a revision in an address: enough for any history."""
 
+LINES_MAX = 300
+"""Lines of a file on one page. Each has a note of who wrote it."""
+
+CHARACTERS_MAX = 40_000
+"""Characters of a file on one page."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
@@ -83,18 +89,18 @@ def _note(source: LineSource) -> LineNote:
     return LineNote(commit.id, commit.author, source.at, account_of_trailers(commit.trailers))
 
 
-def cut_lines(text: str, first: int, lines_max: int, characters_max: int) -> tuple[str, int, int]:
+def cut_lines(text: str, first: int) -> tuple[str, int, int]:
     """Return the lines of a page, the first line after them (0: none), and the number of all lines."""
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    taken: Sequence[str] = lines[first - 1 : first - 1 + lines_max]
+    taken: Sequence[str] = lines[first - 1 : first - 1 + LINES_MAX]
     kept, length = 0, 0
     for line in taken:
         length += len(line) + 1
-        if kept and length > characters_max:
+        if kept and length > CHARACTERS_MAX:
             break
         kept += 1
     following = first + kept
-    shown = "\n".join(taken[:kept])[:characters_max]
+    shown = "\n".join(taken[:kept])[:CHARACTERS_MAX]
     return shown, following if following <= len(lines) else 0, len(lines)
