@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from harness.bootstrap.services.principal_services import PrincipalServices
 from harness.web.http.caller import Caller
-from harness.web.http.errors import refused
 from harness.web.pages.parts.form import Form, SentForm
 from harness.web.pages.parts.rendering import led_to, shown
 from harness.web.pages.parts.route import PageRoute
+from harness.web.pages.parts.told import Told, told
 from harness.web.routes.records.keys import Id
 from workspaces.errors import Failure, NotFound, OverLimit, Refused
 from workspaces.home.forbidding import TriedPlace
@@ -39,15 +39,6 @@ class Tried:
     """The whole text in parts, each with its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a form was told: beside which field, and with which status."""
-
-    field: str
-    text: str
-    status: int
-
-
 @router.get("/forbid", response_model=None)
 def forbid_page(request: Request, caller: Caller) -> Response:
     return _page(request, caller)
@@ -64,7 +55,7 @@ def forbid_text(request: Request, caller: Caller, form: Form) -> Response:
             return _page(request, caller, form=form, tried=_tried(caller, form))
         caller.forbidding.forbid(_rule(form))
     except (Refused, OverLimit, NotFound) as failure:
-        return _page(request, caller, form=form, told=_told(failure))
+        return _page(request, caller, form=form, problem=_told(failure))
     return led_to(request, "/forbid", said="forbidden")
 
 
@@ -132,17 +123,7 @@ def _told(failure: Failure) -> Told:
         field = "sample"
     elif isinstance(failure, Refused) and failure.field == "kind":
         field = "kind"
-    text = str(failure)
-    if isinstance(failure, OverLimit):
-        text = f"{failure.actual:,} {failure.unit} are over the limit of {failure.maximum:,}"
-    elif isinstance(failure, Refused):
-        text = failure.rule if failure.value is None else f"It {failure.rule}"
-        if failure.field == "text" and failure.remedy:
-            text += "; give more of it, or tick the box below"
-        elif failure.remedy:
-            text += f"; {failure.remedy}"
-    text = f"{text[:1].upper()}{text[1:]}."
-    return Told(field, text, refused(failure).status_code)
+    return told(failure, field)
 
 
 def _page(
@@ -151,7 +132,7 @@ def _page(
     *,
     form: SentForm | None = None,
     tried: Tried | None = None,
-    told: Told | None = None,
+    problem: Told | None = None,
 ) -> Response:
     forbidding = caller.forbidding
     rules = forbidding.list()[::-1]
@@ -162,10 +143,10 @@ def _page(
         request,
         "forbid.html",
         caller=caller,
-        status=told.status if told else 200,
+        status=problem.status if problem else 200,
         form=form or SentForm({}),
         tried=tried,
-        told=told,
+        told=problem,
         rules=rules[:ROWS_MAX],
         more=max(0, len(rules) - ROWS_MAX),
         by_id={rule.id: rule for rule in rules},

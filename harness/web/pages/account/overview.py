@@ -214,7 +214,7 @@ def _doubted(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterat
     for view in doubted(caller, agents):
         found = view.conviction or {}
         line = textwrap.shorten(view.decision.line, LINE_CHARACTERS_MAX, placeholder=" …")
-        told = f"“{line}” has {found['score']} of 100 left: {found['action']}."
+        told = f"The conviction in “{line}” is down to {found['score']} of 100: {found['action']}."
         yield Attention("doubt", names[view.run.agent_id], told, f"/runs/{view.run.id}", "Look")
 
 

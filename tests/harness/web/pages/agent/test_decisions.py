@@ -68,14 +68,14 @@ def test_a_decision_is_shown_noted_and_examined_again(site: Site, model: Scripte
         assert text in page, text
     for path in ("/decisions", f"/runs/{run.id}"):
         assert f'href="/runs/{child}"' in ada.get(path), path
-    assert "has 35 of 100 left: CLOSE" in ada.get("/")
+    assert "is down to 35 of 100: CLOSE" in ada.get("/")
     answer = ada.done(f"/runs/{run.id}/outcome", do="save", outcome="win", status="resolved")
     assert answer == f"/runs/{run.id}?said=saved"
     page = ada.get(f"/runs/{run.id}")
     assert "is resolved, and is not examined again" in page
     assert "Re-examine</button>" not in page
     assert "1 of 1 decided on this page were good" in ada.get("/decisions")
-    assert "of 100 left" not in ada.get("/")  # nothing is left to do
+    assert "is down to" not in ada.get("/")  # nothing is left to do
 
 
 def test_an_outcome_keeps_the_fields_of_a_program_and_is_cleared(

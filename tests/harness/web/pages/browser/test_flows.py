@@ -182,6 +182,7 @@ def test_a_key_is_shown_once_and_revoked(browser: Browser, stage: Stage) -> None
         assert secret not in ada.page.url
         ada.opens("/keys")
         assert secret not in ada.page.content()
+        ada.presses("summary", "Revoke laptop")
         ada.presses("button", "Revoke laptop")
         ada.sees("Revoked.")
         assert [key.label for key in stage.harness.rooms.keys.list()] == ["of the test"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
+
 from tests.harness.web.pages.visitor import visitor
 from tests.harness.web.site import Site
 
@@ -61,5 +64,25 @@ def test_the_console_looks_first(site: Site) -> None:
     page = ada.get(f"/forget/{started.id}")
     assert "moved" in page
     assert SECRET not in page + ada.get("/forget")
-    assert ada.post("/forget", selector="text", what=" ").status_code == 400
-    assert ada.post("/forget", selector="other", what="x").status_code == 400
+    answer = ada.post("/forget", selector="text", what="tea", reason="why", short="")
+    assert answer.status_code == 200 and "Found nowhere" in answer.text
+
+
+def test_what_cannot_be_forgotten_is_told_beside_its_field_and_what_was_typed_stays(
+    site: Site,
+) -> None:
+    ada = visitor(site)
+    for field, fields in (
+        ("what", {"selector": "text", "what": "tea <b>"}),
+        ("what", {"selector": "text", "what": " "}),
+        ("what", {"selector": "match", "what": "("}),
+        ("what", {"selector": "conversation", "what": "nobody"}),
+        ("selector", {"selector": "other", "what": "x"}),
+    ):
+        answer = ada.post("/forget", reason="moved", many="1", **fields)
+        assert answer.status_code in {400, 404}, answer.text
+        told = re.search(rf'<div id="{field}-told"[^>]*>([^<]+)</div>', answer.text)
+        assert told is not None, answer.text
+        assert answer.text.count('aria-invalid="true"') == 1
+        assert escape(fields["what"].strip()) in answer.text and 'value="moved"' in answer.text
+        assert answer.text.count(" checked>") == 1
