@@ -79,7 +79,8 @@ def tombstone_of(text: str, key: bytes, *, allow_short: bool = False) -> TextTom
         raise Refused(
             "text",
             None,
-            f"the text has {len(words)} word{'' if len(words) == 1 else 's'} and {sum(map(len, words))} letters and digits, and at least "
+            f"the text has {len(words)} {'word' if len(words) == 1 else 'words'} and "
+            f"{sum(map(len, words))} letters and digits, and at least "
             f"{WORDS_MIN} words or {CHARACTERS_MIN} letters and digits are asked for",
             remedy="give more of the text around it, or allow a short text (`--forbid-short`)",
         )
