@@ -130,25 +130,24 @@ class Jobs:
 
         With `at_the_latest`, a job that is due earlier already stays so.
         """
-        previous = self._current(job.id)
-        due = _due_of(job, previous, at_the_latest=at_the_latest)
-        self._records.write(*_wanted(job, due, previous))
-        return due
+        job, before = self._wanted(job, at_the_latest=at_the_latest)
+        self._records.write(*_stored(job, before=before))
+        return job.due
 
     def wanted(self, job: Job, *, at_the_latest: bool = False) -> tuple[RecordChange, ...]:
         """Return the changes that enqueue a job, to be written together with others.
 
         With `at_the_latest`, a job that is due earlier already stays so.
         """
-        previous = self._current(job.id)
-        return _wanted(job, _due_of(job, previous, at_the_latest=at_the_latest), previous)
+        job, before = self._wanted(job, at_the_latest=at_the_latest)
+        return _stored(job, before=before)
 
     def wanted_anew(self, job: Job) -> tuple[RecordChange, ...]:
         """Return the changes that enqueue a job, without reading it first.
 
         For callers that know that no other process can enqueue it for an earlier time.
         """
-        return _puts(job)
+        return _stored(job)
 
     def unwanted(self, job_id: str) -> tuple[RecordChange, ...]:
         """Return the changes that end a job that turns out to be done.
@@ -239,9 +238,8 @@ class Jobs:
         Raises: NotFound.
         """
         previous = self._required(job_id)
-        job = Job(job_id, previous.kind, self._clock.now(), previous.payload)
-        stale = () if _hint(previous) == _hint(job) else (Delete(_hint(previous)),)
-        self._records.write(*_puts(job), *stale, *self._cleared(job_id))
+        job = replace(previous, due=self._clock.now())
+        self._records.write(*_stored(job, before=previous), *self._cleared(job_id))
 
     def remove(self, job_id: str) -> None:
         """Delete a job. A process that runs it brings the run to its end.
@@ -250,6 +248,13 @@ class Jobs:
         """
         previous = self._required(job_id)
         self._records.write(*self._finished(previous, ANY), *self._cleared(job_id))
+
+    def _wanted(self, job: Job, *, at_the_latest: bool) -> tuple[Job, Job | None]:
+        """Return the job to store, and the one that is stored."""
+        before = self._current(job.id)
+        if at_the_latest and before is not None:
+            job = replace(job, due=min(job.due, before.due))
+        return job, before
 
     def _cleared(self, job_id: str) -> tuple[RecordChange, ...]:
         """Return the changes that clear the failures of a job, unless a process runs it."""
@@ -374,27 +379,17 @@ def _hint(job: Job) -> Key:
     return Key("jobs-due", f"{_ms(job.due):015}:{job.id}")
 
 
-def _due_of(job: Job, previous: Job | None, *, at_the_latest: bool) -> datetime:
-    return min(job.due, previous.due) if at_the_latest and previous is not None else job.due
-
-
-def _wanted(job: Job, due: datetime, previous: Job | None) -> tuple[RecordChange, ...]:
-    """Return the changes that enqueue a job; `found` is the job as it was enqueued before."""
-    stale = () if previous is None or previous.due == due else (Delete(_hint(previous)),)
-    return (*_puts(replace(job, due=due)), *stale)
-
-
-def _puts(job: Job) -> tuple[RecordChange, ...]:
+def _stored(
+    job: Job, expect: Condition = ANY, *, before: Job | None = None
+) -> tuple[RecordChange, ...]:
+    """Return the changes that store a job, in place of the one `before`."""
     value = {"kind": job.kind, "due": stamp_of(job.due), "payload": job.payload}
-    return (Put(wish_key(job.id), value, expect=ANY), Put(_hint(job), {}, expect=ANY))
+    stale = () if before is None or _hint(before) == _hint(job) else (Delete(_hint(before)),)
+    return (Put(wish_key(job.id), value, expect), Put(_hint(job), {}, expect=ANY), *stale)
 
 
 def _moved(claimed: Claimed, due: datetime) -> tuple[RecordChange, ...]:
-    job = claimed.job
-    value = {"kind": job.kind, "due": stamp_of(due), "payload": job.payload}
-    moved = Job(job.id, job.kind, due, job.payload)
-    changes = (Put(wish_key(job.id), value, claimed.wanted), Put(_hint(moved), {}, expect=ANY))
-    return changes if _hint(moved) == _hint(job) else (*changes, Delete(_hint(job)))
+    return _stored(replace(claimed.job, due=due), claimed.wanted, before=claimed.job)
 
 
 def _job(item: Item) -> Job | None:

@@ -98,6 +98,16 @@ def test_enqueueing_a_job_again_replaces_its_due_time_and_payload(
     assert claimed(jobs).job.payload == {"n": 2}
 
 
+def test_a_job_enqueued_again_within_a_millisecond_is_due_once(
+    jobs: Jobs, clock: ManualClock
+) -> None:
+    jobs.enqueue(tick(clock))
+    jobs.enqueue(tick(clock, 0.0001))
+    clock.advance(1)
+    jobs.done(claimed(jobs))
+    assert jobs.claim(KINDS) is None
+
+
 def test_a_job_enqueued_while_running_is_run_again(jobs: Jobs, clock: ManualClock) -> None:
     jobs.enqueue(tick(clock, n=1))
     running = claimed(jobs)
@@ -447,7 +457,7 @@ def test_a_history_that_needs_packing_is_packed_by_a_job(
 ) -> None:
     with Harness.open(home) as harness:
         notes = harness.workspaces.get("notes")
-        monkeypatch.setattr(type(notes), "needs_packing", property(lambda _: True))
+        monkeypatch.setattr(type(notes.history), "needs_packing", property(lambda _: True))
     with Harness.open(home) as harness:
         (listed,) = harness.jobs.list()
         assert listed.job.kind == "tidy"
