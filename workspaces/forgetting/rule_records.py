@@ -309,12 +309,15 @@ class RuleRecords:
         if not entries:
             return False
         version = known.version
-        self._read_at = -math.inf  # what is known is old now, also if another process was faster
-        for start in range(0, len(entries), _AT_ONCE):
-            part = entries[start : start + _AT_ONCE]
-            head = Put(self._head, {}, expect=version or ABSENT)
-            puts = (Put(self._key(entry.id), entry.as_json()) for entry in part)
-            version = self._records.write(head, *puts)[0] or version
+        try:
+            for start in range(0, len(entries), _AT_ONCE):
+                part = entries[start : start + _AT_ONCE]
+                head = Put(self._head, {}, expect=version or ABSENT)
+                puts = (Put(self._key(entry.id), entry.as_json()) for entry in part)
+                version = self._records.write(head, *puts)[0] or version
+        finally:  # what any thread has read until now is old, also if another process was faster
+            with self._lock:
+                self._read_at = -math.inf
         return True
 
     def _read_all(self, head: Item) -> KnownRules:

@@ -11,6 +11,7 @@ from workspaces.forgetting.rule import PATTERNS_MAX, ForbiddenRule, rule_from_js
 from workspaces.forgetting.rule_records import PASS_S, RuleRecords
 from workspaces.ids import AccountId
 from workspaces.storage.in_memory import MemoryRecords
+from workspaces.storage.records import RecordChange
 
 ACCOUNT = AccountId("acct_1")
 TEXT = "the code is 4711"
@@ -48,6 +49,19 @@ def test_a_text_that_is_forbidden_again_keeps_its_id_and_counts_everywhere(
     (second,) = rules.forbid_texts([f"THE CODE is: {TEXT[-4:]}!"], by="ada", workspace_id="ws_2")
     assert first == second
     assert [rule.workspace_id for rule in rules.list()] == [None]
+
+
+def test_a_reader_during_the_write_of_a_rule_does_not_keep_the_old_rules(
+    clock: ManualClock,
+) -> None:
+    class ReadMeanwhile(MemoryRecords):
+        def write(self, *changes: RecordChange) -> tuple[int, ...]:
+            rules.known(max_age_s=PASS_S)
+            return super().write(*changes)
+
+    rules = RuleRecords(ACCOUNT, ReadMeanwhile(clock), clock)
+    rule = rules.forbid_pattern("a+", by="ada")
+    assert set(rules.known(max_age_s=PASS_S).rules) == {rule.id}
 
 
 def test_another_process_hears_of_a_rule_at_once_or_within_the_age_it_allows(
