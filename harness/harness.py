@@ -248,7 +248,7 @@ class Harness:
 
     def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
         """Return the pending calls: those that need approval, and those that the client must run."""
-        return self.rooms.dispatcher.pending(conversation)
+        return self.rooms.conversations.pending(conversation)
 
     def answer(
         self,
@@ -419,7 +419,7 @@ class Harness:
 
     def tell_learning(self) -> None:
         """Note that a person was told of learning in the background, so that the status says it once."""
-        records = self.rooms.learning.learner.records
+        records = self.rooms.learning_services.records
         with suppress(Failure):  # a home that cannot be written: it is said again
             if not records.is_told():
                 records.tell()

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field
 
 from workspaces.validation import StrictModel
@@ -34,6 +32,8 @@ def _cron(text: str) -> str:
 
     Raises: ValueError for any other text.
     """
+    from cronsim import CronSim, CronSimError
+
     if len(text.split()) != FIELDS:
         raise ValueError("must have five fields: minute, hour, day, month and weekday")
     try:
@@ -48,6 +48,8 @@ def _timezone(name: str) -> str:
 
     Raises: ValueError for any other text.
     """
+    from zoneinfo import ZoneInfo
+
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -81,12 +83,18 @@ class Schedule(StrictModel):
         return latest
 
     def _after(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the ticks after a moment."""
-        for tick in CronSim(self.cron, moment.astimezone(ZoneInfo(self.timezone))):
-            yield tick.astimezone(UTC)
+        """Return the ticks after a moment."""
+        return self._ticks(moment, is_reverse=False)
 
     def _before(self, moment: datetime) -> Iterator[datetime]:
-        """Yield the ticks before a moment, but for mistakes of some hours."""
+        """Return the ticks before a moment, but for mistakes of some hours."""
+        return self._ticks(moment, is_reverse=True)
+
+    def _ticks(self, moment: datetime, *, is_reverse: bool) -> Iterator[datetime]:
+        from zoneinfo import ZoneInfo
+
+        from cronsim import CronSim
+
         start = moment.astimezone(ZoneInfo(self.timezone))
-        for tick in CronSim(self.cron, start, reverse=True):
+        for tick in CronSim(self.cron, start, reverse=is_reverse):
             yield tick.astimezone(UTC)

@@ -26,8 +26,10 @@ from harness.conversations.queue_state import QueueState, is_idle, queue_partiti
 from harness.jobs.job import Job, Jobs
 from harness.messages.event import full_key
 from harness.messages.message import ToolResult
+from harness.messages.pending_call import PendingCall
 from harness.prompts.prompt_log import PromptLog
 from harness.tools.stored_results import StoredResults
+from harness.transcripts.approval import pending
 from harness.transcripts.session import Session, new_session
 from harness.transcripts.transcript import Carried, Entry, Transcript
 from workspaces.accounts.principal import Principal
@@ -239,6 +241,13 @@ class Conversations:
     def queue(self, conversation: Conversation) -> QueueState:
         """Return the queue of one conversation, to read it."""
         return QueueState(conversation.id, self.records, self._large)
+
+    def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
+        """Return the calls of a conversation that wait for approval or for the client."""
+        paused = self.queue(conversation).paused()
+        if paused is None:
+            return ()
+        return pending(list(self.transcript(conversation).entries(paused.first)))
 
     def prompt_log(self, conversation: Conversation) -> PromptLog:
         return PromptLog(conversation.id, self.records, self._large)

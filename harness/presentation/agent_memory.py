@@ -42,7 +42,7 @@ def lines_left_out(
     shown = [mount for mount in mounts if mount.name in views]
     if not shown:
         return []
-    dependencies = harness.rooms.dispatcher
+    house = harness.house
     facts = [
         MountedFacts(mount.name, mount.workspace, views[mount.name])
         for mount in shown
@@ -52,11 +52,11 @@ def lines_left_out(
         agent.config,
         shown,
         model="",
-        memories=dependencies.memory_cache,
-        facts=PromptFacts(dependencies.fact_indexes, (), facts),
+        memories=house.memory_cache,
+        facts=PromptFacts(house.fact_indexes, (), facts),
         view_of=lambda mount: views[mount.name],
     )
-    parts = {part.source: part for part in sources.parts(dependencies.clock.now().date())}
+    parts = {part.source: part for part in sources.parts(house.clock.now().date())}
     lines = (
         (mount.name, part.lines_left_out - part.notes_left_out)
         for mount in shown

@@ -32,20 +32,20 @@ _PROBLEMS = {
 
 def learning_lines(harness: Harness) -> Iterator[LearningLine]:
     """Yield state, text, remedy and facts of each row."""
-    learning, house = harness.rooms.learning.learner, harness.house
+    records, limit = harness.rooms.learning_services.records, harness.house.learning_limit
     account_id = harness.rooms.principal.account_id
-    maximum = learning.limit.maximum(account_id)
-    if not learning.records.is_told() and maximum > 0:
+    maximum = limit.maximum(account_id)
+    if not records.is_told() and maximum > 0:
         text = (
             "conversations are read in the background, to store facts that will be useful again; "
             f"at most {maximum:.2f} dollars a day"
         )
         remedy = f"{TURN_OFF}; the account's limits.learningDollarsPerDay is the limit"
         yield "pending", text, remedy, {"notice": True, "dollarsPerDay": maximum}
-    counts = learning.records.today()
+    counts = records.today()
     done = [_counted(name, counts[name]) for name in _COUNTS if counts.get(name)]
     if done:
-        spent = learning.limit.spent(account_id) / NANODOLLARS
+        spent = limit.spent(account_id) / NANODOLLARS
         text = f"today: {', '.join(done)} · {spent:.4f} of {maximum:.2f} dollars"
         facts = {"counts": dict(counts), "dollars": spent, "dollarsPerDay": maximum}
         yield "ok", text, "`harness usage --by purpose` shows the cost", facts
@@ -53,7 +53,7 @@ def learning_lines(harness: Harness) -> Iterator[LearningLine]:
         if counts.get(name):
             state = "problem" if name in ("failed", "over_budget") else "pending"
             yield state, f"today: {counts[name]} {told}", None, {name: counts[name]}
-    now = house.clock.now()
+    now = harness.house.clock.now()
     waiting = [one for one in harness.jobs.list() if one.job.kind == LEARN and one.job.due <= now]
     idle = sum(one.process is None and not one.is_aside for one in waiting)
     if idle:

@@ -292,7 +292,7 @@ def _call(call: PendingCall) -> CallText:
 def _schedules(harness: Harness) -> Iterator[StatusRow]:
     """Yield a row for each agent with a schedule: when it runs next, and how its last run ended."""
     for agent in harness.agents.list():
-        schedule, due = agent.config.schedule, harness.rooms.scheduler.jobs.next_tick(agent)
+        schedule, due = agent.config.schedule, harness.rooms.schedule_jobs.next_tick(agent)
         if schedule is None:
             continue
         remedy = None if due is not None else "`harness up` starts it again"

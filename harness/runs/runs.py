@@ -206,7 +206,7 @@ class Runs:
             return RunView(run)
         if paused is None or paused.turn_id != run.turn_id:
             return RunView(run)
-        return RunView(run, self.dispatcher.pending(conversation))
+        return RunView(run, self.dispatcher.conversations.pending(conversation))
 
     def memory(self, agent: str) -> MemoryView:
         """Return the state of an agent's active memory."""

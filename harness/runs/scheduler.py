@@ -18,22 +18,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from harness.agents.catalog import AgentCatalog
 from harness.agents.record import AgentRecord
 from harness.jobs.job import Job, Jobs
-from harness.runs.active_memory import ActiveMemories
 from harness.runs.run import RunError
-from harness.runs.run_records import RunRecords
-from harness.runs.runs import Runs
 from harness.runtime.async_bridge import run_in_new_thread
 from workspaces.accounts.principal import Principal
 from workspaces.clock import Clock
 from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.ids import ID_HEX_DIGITS, AgentId, RunId
-from workspaces.remote.tick_claim import TickClaims
 from workspaces.storage.records import RecordChange
 from workspaces.timestamp import Stamp, moment_of, stamp_of
+
+if TYPE_CHECKING:
+    from harness.runs.active_memory import ActiveMemories
+    from harness.runs.run_records import RunRecords
+    from harness.runs.runs import Runs
+    from workspaces.remote.tick_claim import TickClaims
 
 SCHEDULE = "schedule"
 """Kind of the job that fires the schedule of an agent."""

@@ -45,7 +45,6 @@ from harness.conversations.turn_start import TurnStart
 from harness.jobs.heartbeat import kept_alive
 from harness.messages.client_tool import check_names
 from harness.messages.event import Event
-from harness.messages.pending_call import PendingCall
 from harness.messages.progress import Emit, Queued, silent
 from harness.prompts.compaction import Compacted
 from harness.runtime.async_bridge import (
@@ -53,7 +52,6 @@ from harness.runtime.async_bridge import (
     run_or_undo,
     run_shielded,
 )
-from harness.transcripts.approval import pending
 from harness.transcripts.outcome import Ending, Outcome, ending_of, outcome_of
 from harness.turns.broadcast import ChannelClosed, Subscriber, both
 from harness.turns.turn_dependencies import TurnDependencies
@@ -281,13 +279,6 @@ class Dispatcher(TurnDependencies):
             return replace(event, state=state, turn_id=turn_id, first=first, outcome=outcome)
         head = self.conversations.queue(conversation).head()
         return head.status_of(event, began.about["number"])
-
-    def pending(self, conversation: Conversation) -> tuple[PendingCall, ...]:
-        """Return the calls of a conversation that wait for approval or for the client."""
-        paused = self.conversations.queue(conversation).paused()
-        if paused is None:
-            return ()
-        return pending(list(self.conversations.transcript(conversation).entries(paused.first)))
 
     def _check_event(self, agent: AgentRecord, event: Event) -> bool:
         """Return True if a conversation in use shall reject the event.

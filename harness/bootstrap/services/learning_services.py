@@ -56,7 +56,7 @@ class LearningServices:
         self._open_model = open_model
         self._facts = LearnedFacts(principal, agents, facts)
         self._unread = UnreadText()
-        self._records = PassRecords(principal.account_id, runs.records, runs.clock)
+        self.records = PassRecords(principal.account_id, runs.records, runs.clock)
         self._jobs = LearningJobs(principal, self._facts, runs.jobs, runs.clock)
 
     @lazily
@@ -69,7 +69,7 @@ class LearningServices:
             agents=self._agents,
             blocks=self._blocks,
             facts=self._facts,
-            records=self._records,
+            records=self.records,
             limit=self._limit(),
             price=lambda model: self._ledger.prices.find(model),
             open_model=self._open_model,
@@ -94,7 +94,7 @@ class LearningServices:
             agents=self._agents,
             conversations=self._conversations,
             runs=self._runs,
-            records=self._records,
+            records=self.records,
             unread=self._unread,
         )
 

@@ -37,6 +37,7 @@ SHORT = {
     "prompt": ("prompt",),
     "prompt of a workspace": ("prompt", "notes"),
     "run": ("run", "hello"),
+    "status": ("status",),
 }
 
 WHOLE = {
@@ -62,29 +63,43 @@ VALIDATION = {
 the command line is a text."""
 
 APART = {
-    f"harness.{one}"
-    for one in (
-        "bootstrap.job_kinds",
-        "conversations.export",
-        "forgetting",
-        "jobs.runner",
-        "memorize",
-        "runs.chain",
-        "runs.runs",
-        "runs.scheduler",
-        "sync.background_sync",
-        "sync.record_deletion",
-        "sync.registry_sync",
-        "webhooks.delivery",
-    )
+    "harness.bootstrap.job_kinds",
+    "harness.conversations.export",
+    "harness.forgetting",
+    "harness.jobs.runner",
+    "harness.learning.learner",
+    "harness.memorize",
+    "harness.memory.decisions",
+    "harness.models.anthropic",
+    "harness.runs.chain",
+    "harness.runs.runs",
+    "harness.sync.background_sync",
+    "harness.sync.record_deletion",
+    "harness.sync.registry_sync",
+    "harness.webhooks.delivery",
+    "workspaces.history.git.quarantine",
+    "workspaces.remote.bucket",
+    "workspaces.search.index",
+    "workspaces.sync.engine",
 }
-"""Parts of the harness that take part in no turn and in no prompt, unless they are asked for."""
+"""Parts that take part in no turn and in no prompt, unless they are asked for."""
 
-TURNS = {
-    f"harness.{one}"
-    for one in ("learning", "runs", "turns", "webhooks", "models.demo", "agents.catalog")
+TURN = {
+    "harness.learning",
+    "harness.runs",
+    "harness.webhooks",
+    "harness.conversations.event_queue",
+    "harness.turns.dispatcher",
 }
-"""What a prompt of one workspace needs nothing of: it is no turn of an agent."""
+"""What begins and ends a turn. A prompt that is only shown needs none of it."""
+
+AGENT = {
+    "harness.turns",
+    "harness.agents.catalog",
+    "harness.models",
+    "harness.sandboxes.bubblewrap",
+}
+"""What a prompt of one workspace needs nothing of: it is no agent's."""
 
 FORBIDDEN = {
     "path": HEAVY | WHOLE | VALIDATION,
@@ -96,9 +111,10 @@ FORBIDDEN = {
     "log": HEAVY | WHOLE | VALIDATION,
     "write": HEAVY | WHOLE | VALIDATION,
     "recall": HEAVY | WHOLE | VALIDATION,
-    "prompt": HEAVY | APART,
-    "prompt of a workspace": HEAVY | APART | TURNS,
+    "prompt": HEAVY | APART | TURN,
+    "prompt of a workspace": HEAVY | APART | TURN | AGENT,
     "run": HEAVY | APART,
+    "status": HEAVY | APART | {"harness.turns", "harness.tools.bash"},
 }
 
 CALL = json.dumps({"hook_event_name": "UserPromptSubmit", "session_id": "s1"})

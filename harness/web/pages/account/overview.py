@@ -191,7 +191,7 @@ def _problems(record: WorkspaceRecord, problems: Sequence[Problem]) -> Iterator[
 def _waiting(caller: PrincipalServices, agents: Sequence[AgentRecord]) -> Iterator[Attention]:
     names = {agent.id: agent.name for agent in agents}
     for conversation in caller.conversations.list(limit=CONVERSATIONS_MAX):
-        for call in caller.dispatcher.pending(conversation):
+        for call in caller.conversations.pending(conversation):
             if call.asked.waits_for != "approval":
                 continue  # a client runs it; there is nothing to decide
             name = names.get(conversation.agent_id, "an agent")

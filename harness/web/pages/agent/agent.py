@@ -87,7 +87,7 @@ def agent_page(
     if conversation is not None:
         transcript = caller.conversations.transcript(conversation)
         entries = transcript.page(ENTRIES_MAX, after=None, backwards=True)[::-1]
-    pending = caller.dispatcher.pending(conversation) if conversation else ()
+    pending = caller.conversations.pending(conversation) if conversation else ()
     return shown(
         request,
         "agent.html",

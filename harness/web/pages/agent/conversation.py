@@ -58,7 +58,7 @@ def conversation_page(
         caller=caller,
         conversation=conversation,
         agent=agent_of(caller, conversation),
-        turns=turns_of(entries, caller.dispatcher.pending(conversation)),
+        turns=turns_of(entries, caller.conversations.pending(conversation)),
         sessions={one.first: one for one in transcript.sessions()},
         first=entries[0].number if entries else 0,
         last=entries[-1].number if entries else 0,

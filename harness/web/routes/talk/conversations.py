@@ -182,7 +182,7 @@ def show_conversation(caller: Caller, conversation: PathConversation) -> Json:
             **conversation_document(conversation, transcript),
             "sessions": [session_document(one) for one in transcript.sessions()],
             "waiting": number_waiting(head, tail),
-            "pending": [call.as_json() for call in caller.dispatcher.pending(conversation)],
+            "pending": [call.as_json() for call in caller.conversations.pending(conversation)],
             **({"turnId": head.turn_id} if head.turn_id else {}),
         }
     )
@@ -227,7 +227,7 @@ def list_entries(
 )
 def list_approvals(caller: Caller, conversation: PathConversation) -> Json:
     """List the calls that wait for an approval (`approval`) or for a result from the client (`result`)."""
-    pending = caller.dispatcher.pending(conversation)
+    pending = caller.conversations.pending(conversation)
     return Json(whole("approvals", (call.as_json() for call in pending)))
 
 

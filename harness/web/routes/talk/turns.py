@@ -314,7 +314,7 @@ def _check(
     # a running turn may still make the call that the event answers
     if not event.is_answer or conversation is None or runs:
         return
-    pending = {call.id for call in caller.dispatcher.pending(conversation)}
+    pending = {call.id for call in caller.conversations.pending(conversation)}
     for answer in event.answers:
         if answer.call_id not in pending:
             raise nothing_waits(answer.call_id)
