@@ -381,6 +381,7 @@ class Process:
             file_origins=NoIndex(),
             recall=NoIndex,
             nonce=lambda: f"{self.number}-{self.life}-{next(nonces)}",
+            protection=machine.world.protection,
         )
         self.sync = Sync(
             self.workspace,

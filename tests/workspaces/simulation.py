@@ -43,6 +43,7 @@ from workspaces.storage.blobs import Token
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.sync import history_head
 from workspaces.sync.history_head import PACKS_MAX
+from workspaces.workspace.protection import Protection
 
 NAMES = ("MEMORY.md", "notes/a.md", "notes/b.md", "decisions/d.md", "tool.py")
 TWINS = ("memory.md", "notes/A.md", "Notes/b.md", "notes")
@@ -63,6 +64,8 @@ STEPS = (8, 30)
 class World:
     programs_write: tuple[str, ...] = NAMES
     keeps_every_version = True
+    protection: Protection | None = None
+    """What may not come into the files of any machine."""
 
     def __init__(self, seed: int) -> None:
         self.randomly = random.Random(seed)

@@ -85,13 +85,13 @@ class ManualEdits:
         self._history = history
         self._lock = lock
         self._person = person
-        self._held_back = HeldBackFiles(self.protection.gate, history)
+        self.held_back = HeldBackFiles(self.protection.gate, history)
         self.tree = TreeScan(
             blobs,
             quota,
             clock,
             recorded=lambda: history.tree(history.tip()),
-            hold_back=self._held_back,
+            hold_back=self.held_back,
         )
         self.quota = QuotaCheck(quota, clock, self.tree)
         self.last_scan = Tree()
@@ -270,7 +270,7 @@ class ManualEdits:
 
         Raises: NotFound; and as the tree does.
         """
-        return self._held_back.readable(path, self._blobs.read(path).data)
+        return self.held_back.readable(path, self._blobs.read(path).data)
 
     def object_at(self, path: WorkspacePath) -> ObjectId | None:
         """Return the object id of the present file. Return None if there is none or it cannot be read."""
@@ -330,7 +330,7 @@ class ManualEdits:
         if not changes or not self.protection.gate.version(is_fresh=True):
             return
         for path, data in [*changes.items()]:
-            refusal = self._held_back.refusal(path, data)
+            refusal = self.held_back.refusal(path, data)
             if refusal is not None:
                 del changes[path]
                 current[path] = refusal

@@ -65,6 +65,8 @@ class _Looked:
     """Files that are a problem. Those that can be read were looked at."""
     replacements: list[Replacement]
     """They take the text out."""
+    held_back: str | None
+    """A file that is held back, and whose last kept version has the text."""
 
 
 class RebuildableIndex(Protocol):
@@ -111,16 +113,21 @@ class Rewriting:
                 self._edits.record_whole()
                 looked = self._look(redaction)
                 replacements = looked.replacements
+                if not replacements and looked.held_back is not None:
+                    raise _held_back(looked.held_back)
                 if not replacements and self._is_told(label):
                     return RedactedFiles(tuple(found), tuple(looked.unread), self._history.tip())
                 found += looked.found
                 held.intend(by, [one.path for one in replacements])
                 replaced = self._safe_replace.put(replacements)
-                # a file that is a problem is not recorded here: the next round finds out if it is one still
+                # a file that is a problem is not recorded here: the next round finds out if it is one still;
+                # it may have become one after the scan, when somebody saved what is forbidden
                 done = {
                     one.path: one.data
                     for one in replacements
-                    if one.path in replaced.done and one.path not in looked.problems
+                    if one.path in replaced.done
+                    and one.path not in looked.problems
+                    and self._edits.held_back.refusal(one.path, one.data) is None
                 }
                 self._history.record(done, by)
                 held.fulfilled()
@@ -209,4 +216,18 @@ class Rewriting:
             replacements.append(Replacement(path, None, blob.data))
             if data is not None:
                 replacements.append(Replacement(new_path, data, None))
-        return _Looked(found, unread, problems, replacements)
+        held_back = (one.path for one in tree.problems if one.kind == "forbidden")
+        last_kept = next((one for one in held_back if self._is_kept_with(redaction, one)), None)
+        return _Looked(found, unread, problems, replacements, last_kept)
+
+    def _is_kept_with(self, redaction: Redaction, name: str) -> bool:
+        """Return True if the newest version of a file in the history has the text."""
+        kept = self._history.find(self._history.tip(), WorkspacePath(name))
+        return kept is not None and redaction.file(name, self._history.read(kept)) is not None
+
+
+def _held_back(name: str) -> Unavailable:
+    """Return the failure for a file whose last kept version cannot be replaced, because what is on the disk
+    cannot be recorded."""
+    reason = "it is held back because of another text, and its last kept version has this one"
+    return Unavailable(f"file {name}", reason, remedy="take out of it what is forbidden")

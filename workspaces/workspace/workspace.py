@@ -522,8 +522,9 @@ def _record_merge(
     merged: MergeResult,
     out: bytes,
 ) -> None:
-    """Record that what a program wrote to a replaced file was merged back into the file."""
-    if merged.is_clean:
+    """Record that what a program wrote to a replaced file was merged back into the file. If one of both is
+    forbidden, the file is held back, and no revision has either."""
+    if merged.is_clean or any(edits.held_back.refusal(path, one) for one in (merged.data, out)):
         edits.record([path])
         return
     summary = trailer_of({path: describe_merge(merged.overlaps, merged.clashes)})

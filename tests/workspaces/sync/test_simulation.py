@@ -13,20 +13,21 @@ from typing import Any
 import pytest
 
 from tests.workspaces import simulated
-from tests.workspaces.forgetting_world import ForgettingWorld
+from tests.workspaces.forgetting_world import ForgettingWorld, HeldBackWorld, forbidden_in
 from tests.workspaces.simulated import Process
 from tests.workspaces.simulation import FrontWorld, World, simulate
 from workspaces.conditions import ANY
 from workspaces.history.git.objects import blob_id
 from workspaces.revision import SYNC
-from workspaces.storage.blobs import Token
+from workspaces.storage.blobs import Blob, Token
 from workspaces.sync import history_head, incoming, replication, survey
 from workspaces.sync.baseline import Baseline, BaselineChange, SyncedFile
 from workspaces.sync.history_sync import HistorySync
 from workspaces.sync.incoming import Incoming
 from workspaces.sync.reconcile import MergedVersions, PullDeletion, Push, SyncPlan
 from workspaces.tree import merge, safe_replace, scan
-from workspaces.tree.safe_replace import SafeReplace
+from workspaces.tree.safe_replace import Replacement, SafeReplace
+from workspaces.workspace import incoming_changes
 from workspaces.workspace.incoming_changes import IncomingChanges
 from workspaces.workspace.manual_edits import ManualEdits
 
@@ -305,6 +306,31 @@ def not_given_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SafeReplace, "put", put)
 
 
+def held_back_is_sent(patch: pytest.MonkeyPatch) -> None:
+    """A commit of manual edits that does not ask what is forbidden."""
+    patch.setattr(ManualEdits, "_leave_out_forbidden", lambda self, changes, current: None)
+
+
+def held_back_is_replaced(patch: pytest.MonkeyPatch) -> None:
+    """An incoming change that takes the place of a file that is held back."""
+    leave_out, planned = ManualEdits._leave_out_forbidden, incoming_changes._replacement_for
+
+    def unseen(self: Any, changes: Any, current: Any) -> None:
+        files = dict(current)
+        leave_out(self, changes, current)
+        current.update(files)
+
+    def replacement(change: Any, current: Any, result: Any) -> Any:
+        if isinstance(current, Blob) and forbidden_in([current.data]):
+            return Replacement(change.path, change.data, current.data)
+        return planned(change, current, result)
+
+    patch.setattr(ManualEdits, "_leave_out_forbidden", unseen)
+    patch.setattr(incoming_changes, "_replacement_for", replacement)
+
+
+HELD_BACK_MUTANTS: list[Patch] = [held_back_is_sent, held_back_is_replaced]
+
 MUTANTS: list[Patch] = [
     front_matter_of_one_side,
     not_given_back,
@@ -337,10 +363,21 @@ MUTANTS: list[Patch] = [
 def test_the_simulation_detects_each_mutant_of_sync(
     mutant: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _caught(mutant, World, monkeypatch)
+
+
+@pytest.mark.parametrize("mutant", HELD_BACK_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_simulation_detects_each_mutant_of_what_is_held_back(
+    mutant: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _caught(mutant, HeldBackWorld, monkeypatch)
+
+
+def _caught(mutant: Patch, world: type[World], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     for seed in range(MUTANT_INTERLEAVINGS_MAX):
         try:
-            simulate(seed)
+            simulate(seed, world)
         except AssertionError as error:
             print(f"seed {seed}: {str(error).splitlines()[0]}")
             return

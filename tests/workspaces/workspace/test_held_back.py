@@ -10,16 +10,22 @@ import pytest
 from tests.workspaces.conftest import AGENT, CALLER
 from workspaces.accounts.account import default_owner
 from workspaces.clock import ManualClock
-from workspaces.errors import ForbiddenText, NotFound
+from workspaces.errors import ForbiddenText, NotFound, Unavailable
 from workspaces.forgetting.gate import ForbiddenTexts
 from workspaces.forgetting.pattern_search import PatternSearch
 from workspaces.forgetting.rule_records import RuleRecords
 from workspaces.history.git.objects import blob_id
+from workspaces.history.git.rewrite import RedactedFile, Redaction
 from workspaces.home.layout import Home
+from workspaces.home.rewrite import rewrite_workspace
 from workspaces.home.workspaces import Workspaces
+from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.problem import Problem
 from workspaces.storage.in_memory import MemoryRecords
+from workspaces.tree.directory import FileBlobs
+from workspaces.tree.port import Label
+from workspaces.workspace.incoming_changes import IncomingChange
 from workspaces.workspace.workspace import Workspace
 
 SECRET = "the code is 4711"
@@ -181,3 +187,60 @@ def test_a_file_that_is_no_text_is_held_back_too(workspace: Workspace, file: Pat
     workspace.edits.commit()
     assert workspace.read(PATH).text == GOOD
     assert len(problems(workspace)) == 1
+
+
+def kept(workspace: Workspace) -> str:
+    """Everything that revisions have of the file."""
+    return "".join(workspace.read(PATH, view=one.id).text for one in workspace.log(PATH))
+
+
+def test_a_save_that_is_merged_back_into_an_incoming_change_is_held_back(
+    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = FileBlobs.exchange
+
+    def exchange(self: FileBlobs, label: Label, path: WorkspacePath) -> None:
+        monkeypatch.undo()
+        file.write_text(BAD.replace("green", "red"))  # as an editor saves at that moment
+        plain(self, label, path)
+
+    monkeypatch.setattr(FileBlobs, "exchange", exchange)
+    new, old = GOOD.replace("green", "black").encode(), version_of(GOOD.encode())
+    workspace.incoming.apply([IncomingChange(PATH, new, old)], by=CALLER)
+    assert "4711" in file.read_text()
+    assert "black" in kept(workspace)
+    assert "4711" not in kept(workspace)
+    assert [problem.path for problem in problems(workspace)] == [PATH]
+
+
+def taking_out(word: bytes, meanwhile: Callable[[], object] = lambda: None) -> Redaction:
+    def redacted(path: str, data: bytes) -> RedactedFile | None:
+        if path == "notes/0.md":
+            meanwhile()
+        after = data.replace(word, b"[]")
+        return None if after == data else RedactedFile(after, 1)
+
+    return Redaction(redacted)
+
+
+def test_a_save_while_another_text_is_taken_out_of_the_files_is_held_back(
+    workspace: Workspace, file: Path
+) -> None:
+    (file.parent / "0.md").write_text("- coffee\n")
+    saves = iter([f"{BAD}- coffee\n"])  # between the scan and the read of the next file
+    redaction = taking_out(b"coffee", lambda: file.write_text(next(saves, file.read_text())))
+    rewrite_workspace(workspace, redaction, by=CALLER, label="f_1")
+    assert file.read_text() == f"{BAD}- []\n"
+    assert kept(workspace) == GOOD
+    assert [problem.path for problem in problems(workspace)] == [PATH]
+
+
+def test_a_held_back_file_whose_kept_version_has_the_text_is_waited_for(
+    workspace: Workspace, file: Path
+) -> None:
+    file.write_text(BAD)
+    with pytest.raises(Unavailable, match=r"notes/a.md.*held back because of another text"):
+        rewrite_workspace(workspace, taking_out(b"tea"), by=CALLER, label="f_1")
+    file.write_text(file.read_text().replace("4711", "given"))
+    rewrite_workspace(workspace, taking_out(b"tea"), by=CALLER, label="f_1")
+    assert "tea" not in kept(workspace)
