@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -25,7 +25,6 @@ from workspaces.timestamp import Stamp, stamp_of
 from workspaces.validation import StrictModel, parse
 
 NoticeKind = Literal["turn.finished", "approval.waiting", "memory.changed", "conflict.found"]
-NOTICE_KINDS: tuple[str, ...] = get_args(NoticeKind)
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix by which people recognise such a secret
 SECRET_BYTES = 32
