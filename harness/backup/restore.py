@@ -29,6 +29,7 @@ from harness.forgetting.forgetting import Forgetting
 from harness.runtime.settings import Settings, has_own_values, read_settings
 from workspaces.errors import OverLimit, Refused, Unavailable
 from workspaces.history.git.objects import ObjectId, sync_below
+from workspaces.home.known_backups import note_backup
 from workspaces.home.layout import Home
 from workspaces.home.locations import local_file
 from workspaces.home.lost_records import stored_namespaces
@@ -85,7 +86,7 @@ def restore(
     with no_server(target):
         staged = target.restored
         if (staged / _MARK).exists() and _is_waiting(target, staged):
-            return _forget(_move_in(target, staged, was_finished=True))
+            return _finished(place, _move_in(target, staged, was_finished=True))
         snapshot = depot.snapshot(stamp)
         content = depot.content(snapshot)
         has_records = snapshot.records and not files_only
@@ -109,7 +110,7 @@ def restore(
             _prepare(depot, target, staged, content, has_records=has_records)
         except OSError as error:
             raise as_failure(error, str(staged)) from error
-        return _forget(_move_in(target, staged))
+        return _finished(place, _move_in(target, staged))
 
 
 def _is_waiting(home: Home, staged: Path) -> bool:
@@ -235,12 +236,14 @@ def _hear(depot: Depot, settings: Settings) -> None:
         application.close()
 
 
-def _forget(restored: RestoredHome) -> RestoredHome:
-    """Take out of a restored home what was forgotten since its backup.
+def _finished(place: str, restored: RestoredHome) -> RestoredHome:
+    """Take out of a restored home what was forgotten since its backup. What is forgotten there later concerns
+    the backups at this place too, so they are noted.
 
     Files that are shared in a bucket are rewritten there. So a home with a bucket does it when it syncs.
     """
     settings = read_settings(restored.home)
+    note_backup(settings.home, place, restored.stamp)
     if settings.s3 is not None:
         return restored
     application = wire(settings)

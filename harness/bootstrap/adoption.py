@@ -26,6 +26,7 @@ from workspaces.clock import SystemClock
 from workspaces.errors import AlreadyExists, Busy, Failure, NotFound, Refused, Unavailable
 from workspaces.history.history import History
 from workspaces.home.cards import Card, read_card
+from workspaces.home.known_backups import known_backups, rules_at
 from workspaces.home.layout import Home
 from workspaces.home.locations import local_file
 from workspaces.home.lost_records import move_tree, stored_namespaces
@@ -79,6 +80,8 @@ class Adoption:
     left: tuple[Left, ...] = ()
     moved_aside: Path | None = None
     """The damaged record store, where it is now or would be."""
+    unheard: tuple[str, ...] = ()
+    """Backups that did not say what was forgotten, and why."""
 
 
 @dataclass(slots=True)
@@ -114,7 +117,8 @@ def adopt(home: Path | None, *, names: Mapping[str, str], is_dry_run: bool = Fal
             if is_dry_run:
                 return Adoption(_foreseen(plan), tuple(plan.left), aside)
             restored, left = _carry_out(application, plan)
-            return Adoption(restored, (*plan.left, *left), aside)
+            unheard = _forget_again(application) if restored else ()
+            return Adoption(restored, (*plan.left, *left), aside, unheard)
         finally:
             application.close()
 
@@ -255,6 +259,29 @@ def _carry_out(
             new = namespace(account.id, record.id)
             restored.append(Restored(new, record.id, given, account.name, is_same=False))
     return tuple(restored), tuple(left)
+
+
+def _forget_again(application: Application) -> tuple[str, ...]:
+    """Take out what the backups of this home say was forgotten. The records that knew it are lost, and the
+    files may be older. Return the backups that do not answer.
+
+    With a bucket, the next sync does it.
+    """
+    unheard: list[str] = []
+    for account in application.accounts.list():
+        forgettings = application.rooms(application.accounts.owner(account)).forgettings
+        for backup in known_backups(application.settings.home):
+            try:
+                rules = rules_at(backup.place)
+                if rules is None:
+                    raise Unavailable("the directory", "it is not there now")
+                forgettings.rules.adopt(rules.read(account.id))
+            except Failure as failure:
+                unheard.append(f"{backup.place}: {failure}")
+        forgettings.hear()
+        if application.place is None:
+            forgettings.run_pending()
+    return tuple(unheard)
 
 
 def _account_of(application: Application, card: Card) -> AccountRecord:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.console.console import HomeOption, JsonOption, Shown, print_json, say
+from harness.cli.console.console import HomeOption, JsonOption, Shown, complain, print_json, say
 
 if TYPE_CHECKING:
     from harness.bootstrap.adoption import Adoption
@@ -91,6 +91,8 @@ def adopt(
     for left in done.left:
         newest = f", newest revision {left.newest[:10]}" if left.newest else ""
         say(f"left      {left.namespace}  {left.files} files{newest}: {left.reason}")
+    for unheard in done.unheard:
+        complain(f"it is not known what was forgotten: {unheard}; `harness forget` it again\n")
     if done.restored or done.moved_aside:
         say(f"not restored: {'; '.join(GONE)}")
     elif not done.left:
@@ -129,4 +131,5 @@ def _as_json(done: Adoption) -> dict[str, object]:
             for one in done.left
         ],
         "movedAside": None if done.moved_aside is None else str(done.moved_aside),
+        "unheard": list(done.unheard),
     }

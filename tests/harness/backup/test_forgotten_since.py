@@ -13,6 +13,7 @@ from harness.backup.create import create
 from harness.backup.depot import depot_at
 from harness.backup.restore import restore
 from harness.backup.verify import verify
+from harness.bootstrap.adoption import adopt
 from harness.forgetting.selection import ForgettingRequest
 from tests.harness.backup.test_backup import opened
 from tests.harness.forgetting.scan import holders
@@ -96,7 +97,6 @@ def test_a_restored_home_tells_the_backups_that_it_came_from(home: Path, tmp_pat
     restore(tmp_path / "new", place)
     with opened(tmp_path / "new") as harness:
         forget(harness)
-    create(tmp_path / "new", place)
     create(home, place)  # the first home goes on, and knows nothing of it
     restore(tmp_path / "again", place)
     assert holders(tmp_path / "again", SECRET) == []
@@ -126,6 +126,26 @@ def test_files_alone_are_mended_by_records_that_know_more(
     assert holders(new, SECRET) == [] and holders(new, KEPT) != []
 
 
+def test_records_that_are_made_again_learn_from_the_backups_what_was_forgotten(
+    home: Path, tmp_path: Path
+) -> None:
+    """Files alone come back, and the cards make their records again. Nothing here knew of the forgetting."""
+    place, new = str(tmp_path / "saved"), tmp_path / "new"
+    create(home, place, files_only=True)
+    with opened(home) as harness:
+        forget(harness)
+        (mark,) = harness.rooms.forgettings.rules.known().rules
+    restore(new, place, files_only=True)
+    adopted = adopt(new, names={})
+    assert ([one.name for one in adopted.restored], adopted.unheard) == (["notes"], ())
+    assert holders(new, SECRET) == [] and holders(new, KEPT) != []
+    with opened(new) as harness:
+        assert f"[forgotten {mark}]" in harness.workspaces.get("notes").read("a.md").text
+    (new / "state.db").unlink()
+    (tmp_path / "saved").rename(tmp_path / "away")
+    assert place in adopt(new, names={}).unheard[0]
+
+
 def test_a_restore_that_dies_before_it_forgot_leaves_the_job(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +157,7 @@ def test_a_restore_that_dies_before_it_forgot_leaves_the_job(
     def die(*_: object) -> None:
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(restoring, "_forget", die)
+    monkeypatch.setattr(restoring, "_finished", die)
     with pytest.raises(RuntimeError):
         restore(tmp_path / "new", place)
     with opened(tmp_path / "new") as harness:
