@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -25,6 +26,9 @@ _PLAIN = "other machines can reach this address, and keys travel to it without e
 _BEHIND_PROXY = (
     "put a proxy with TLS before it, as docs/operations.md shows, and listen on 127.0.0.1"
 )
+
+ALLOCATIONS_PER_COLLECTION = 50_000
+"""Allocations between two runs of the garbage collector. A server makes so many in a second."""
 
 OPEN_AFTER_S = 0.5
 """Seconds until the browser is opened; by then the server answers."""
@@ -87,6 +91,7 @@ def up(
             _check_loopback(host, listening.getsockname()[0])
         log_json_lines(level=logging.getLevelNamesMapping()[log_level.upper()])
         bound_arenas()
+        gc.set_threshold(ALLOCATIONS_PER_COLLECTION)
         harness.house.build_all(harness.rooms.principal)
         residents = background_tasks(harness.house)
         app = create_app(harness, names=[host], residents=residents, asks_for_keys=not no_auth)
