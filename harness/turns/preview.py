@@ -51,13 +51,14 @@ def preview(
     sources = PromptSources(
         agent.config,
         mounts,
-        model=dependencies.open_model(agent, None).name,
+        model=dependencies.model_name(agent),
         policy=chosen.comparison_key,
         blocks=memory.core,
         facts=turn_facts(dependencies, agent, mounts, view_of),
         view_of=view_of,
     )
-    existing = dependencies.conversations.find(agent.id, conversation) if conversation else None
+    conversations = dependencies.open_conversations() if conversation else None
+    existing = conversations.find(agent.id, conversation or "") if conversations else None
     results = dependencies.results(existing.id if existing else _NEW)
     tool_context = ToolContext(
         mounts,
@@ -68,11 +69,11 @@ def preview(
     )
     tools = Toolset(dependencies.tools, tool_context, agent.config.tools).specs()
     now = dependencies.clock.now()
-    if existing is None:
+    if conversations is None or existing is None:
         window, shown = TranscriptWindow(new_session(1, stamp_of(now)), ()), None
     else:
-        window = dependencies.conversations.transcript(existing).window()
-        shown = dependencies.conversations.prompt_log(existing).held()
+        window = conversations.transcript(existing).window()
+        shown = conversations.prompt_log(existing).held()
     if message is not None:
         said = Entry(
             window.next_number,

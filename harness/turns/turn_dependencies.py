@@ -50,9 +50,10 @@ class PromptDependencies:
     clock: Clock
     agents: AgentCatalog
     blocks: Blocks
-    conversations: Conversations
+    open_conversations: Callable[[], Conversations]
     tools: tuple[AnyTool, ...]
-    open_model: OpenModel
+    model_name: Callable[[AgentRecord], str]
+    """Returns the name of the model that answers for an agent."""
     programs: Callable[[], ToolPrograms]
     results: Callable[[ConversationId], StoredResults]
     publish_pending: Callable[[], None]
@@ -65,7 +66,9 @@ class PromptDependencies:
 class TurnDependencies(PromptDependencies):
     """The services that a whole turn needs."""
 
+    conversations: Conversations
     event_queue: EventQueue
+    open_model: OpenModel
     leases: Leases
     limiter: AccountLimiter
     price: Callable[[str], Price | None]

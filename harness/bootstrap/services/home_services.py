@@ -115,8 +115,8 @@ class HomeServices:
 
         return ModelCatalog(
             self.settings,
-            self.ledger,
-            self.limiter,
+            lambda: self.ledger,
+            lambda: self.limiter,
             fixed=self._model,
             allows_demo=self._allows_demo,
         )

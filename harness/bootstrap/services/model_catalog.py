@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.agents.record import AgentRecord
-from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
-from harness.billing.limits import AccountLimiter
 from harness.messages.marking import NO_MARKS, TextMarks
-from harness.models.marking import MarkingModel
-from harness.models.metered import MeteredModel
 from harness.models.model_name import DEMO, check_model_name
 from harness.runtime.settings import Settings
 from workspaces.accounts.principal import Principal
+from workspaces.coordination.lazily import is_built, lazily
 from workspaces.errors import Refused
 from workspaces.home.locations import are_shared
 from workspaces.ids import ConversationId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.agents.record import AgentRecord
+    from harness.billing.ledger import Ledger, UsageOwner, UsagePurpose
+    from harness.billing.limits import AccountLimiter
     from harness.models.anthropic.clients import AnthropicClients
     from harness.models.port import Model
 
@@ -31,8 +32,8 @@ class ModelCatalog:
     def __init__(
         self,
         settings: Settings,
-        ledger: Ledger,
-        limiter: AccountLimiter,
+        ledger: Callable[[], Ledger],
+        limiter: Callable[[], AccountLimiter],
         *,
         fixed: Model | None,
         allows_demo: bool,
@@ -43,11 +44,34 @@ class ModelCatalog:
         self._limiter = limiter
         self._fixed = fixed
         self._allows_demo = allows_demo
-        self._clients = _clients(settings)
+
+    @lazily
+    def _clients(self) -> AnthropicClients | None:
+        """The clients of the provider. None without a key, so that the demo model answers."""
+        key = self._settings.anthropic_api_key
+        if key is None:
+            return None
+        from harness.models.anthropic.clients import AnthropicClients
+
+        return AnthropicClients(key, self._settings.anthropic_base_url)
 
     def close(self) -> None:
-        if self._clients is not None:
+        if is_built(self, "_clients") and self._clients is not None:
             self._clients.close()
+
+    def name_of(self, agent: AgentRecord) -> str:
+        """Return the name of the model that answers for an agent, without opening it.
+
+        Raises: as `open`.
+        """
+        if self._fixed is not None:
+            return self._fixed.name
+        name = agent.config.model or self._settings.model
+        self.check_name(name, "model")
+        if not self._is_demo(name):
+            return name
+        self._check_demo(name)
+        return DEMO
 
     def own(
         self,
@@ -57,6 +81,8 @@ class ModelCatalog:
         conversation_id: ConversationId,
     ) -> Model:
         """Return a metered model that the caller supplies."""
+        from harness.billing.ledger import UsageOwner
+
         usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, "turn"
         )
@@ -72,11 +98,13 @@ class ModelCatalog:
         marks: TextMarks = NO_MARKS,
     ) -> Model:
         """Return the agent's model. Its usage is recorded for the principal. Replies get `marks`."""
+        from harness.billing.ledger import UsageOwner
+
         usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
         name = agent.config.model or self._settings.model
-        return MarkingModel(self._named(name, "model", usage_owner), marks)
+        return self._marked(self._named(name, "model", usage_owner), marks)
 
     def open_small(
         self,
@@ -91,12 +119,14 @@ class ModelCatalog:
 
         For an agent of the demo model it is the demo model, so that trying things out costs nothing.
         """
+        from harness.billing.ledger import UsageOwner
+
         usage_owner = UsageOwner(
             principal.account_id, agent.id, principal.user_id, conversation_id, purpose
         )
         is_demo = (agent.config.model or self._settings.model) == DEMO
         name = DEMO if is_demo else self._settings.small_model
-        return MarkingModel(self._named(name, "small_model", usage_owner), marks)
+        return self._marked(self._named(name, "small_model", usage_owner), marks)
 
     def demo_notice(self, model: str | None = None) -> str | None:
         """Return a sentence for people if the demo model answers for this name; by default, the home's."""
@@ -104,7 +134,7 @@ class ModelCatalog:
             return None
         if (model or self._settings.model) == DEMO:
             return "the offline demo model answers, as the settings say"
-        if self._clients is None:
+        if self._settings.anthropic_api_key is None:
             return "the offline demo model answers: ANTHROPIC_API_KEY is not set"
         return None
 
@@ -128,7 +158,7 @@ class ModelCatalog:
         if self._fixed is not None:
             return self._metered(self._fixed, usage_owner)
         self.check_name(name, field)
-        if name == DEMO or self._clients is None:
+        if self._clients is None or self._is_demo(name):
             self._check_demo(name)
             from harness.models.demo import DemoModel
 
@@ -137,6 +167,10 @@ class ModelCatalog:
         from harness.models.retrying import RetryingModel
 
         return RetryingModel(self._metered(AnthropicModel(name, self._clients), usage_owner))
+
+    def _is_demo(self, name: str) -> bool:
+        """Return True if the demo model answers for a name: for its own, and for all without a key."""
+        return name == DEMO or self._settings.anthropic_api_key is None
 
     def _check_demo(self, name: str) -> None:
         """Raise Refused where the demo model may not answer."""
@@ -151,6 +185,11 @@ class ModelCatalog:
         rule = "needs an API key, and --no-demo excludes the demo model"
         raise Refused("model", name, rule, remedy=remedy)
 
+    def _marked(self, model: Model, marks: TextMarks) -> Model:
+        from harness.models.marking import MarkingModel
+
+        return MarkingModel(model, marks)
+
     def _metered(self, model: Model, usage_owner: UsageOwner) -> Model:
         """Return the model with its usage recorded.
 
@@ -159,15 +198,8 @@ class ModelCatalog:
         same sums, and no reply should wait for that.
         """
         is_stored = usage_owner.purpose != "compaction" and not are_shared(self._settings.records)
+        from harness.models.metered import MeteredModel
+
         return MeteredModel(
-            model, usage_owner, self._ledger, self._limiter, caller_records_replies=is_stored
+            model, usage_owner, self._ledger(), self._limiter(), caller_records_replies=is_stored
         )
-
-
-def _clients(settings: Settings) -> AnthropicClients | None:
-    """Return the clients of the provider; None without a key, so that the demo model answers."""
-    if settings.anthropic_api_key is None:
-        return None
-    from harness.models.anthropic.clients import AnthropicClients
-
-    return AnthropicClients(settings.anthropic_api_key, settings.anthropic_base_url)

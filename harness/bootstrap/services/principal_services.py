@@ -294,9 +294,9 @@ class PrincipalServices:
             clock=self.clock,
             agents=self.agents,
             blocks=self.blocks,
-            conversations=self.conversations,
+            open_conversations=lambda: self.conversations,
             tools=home.tools,
-            open_model=partial(home.models.open, self.principal, marks=self.forbidden),
+            model_name=home.models.name_of,
             programs=home.programs,
             results=home.results,
             publish_pending=self._sync_records,
@@ -312,7 +312,9 @@ class PrincipalServices:
         home, prompt = self._home, self.prompt_dependencies
         return Dispatcher(
             **{one.name: getattr(prompt, one.name) for one in fields(prompt)},
+            conversations=self.conversations,
             event_queue=self.event_queue,
+            open_model=partial(home.models.open, self.principal, marks=self.forbidden),
             leases=home.leases,
             limiter=home.limiter,
             marks=self.forbidden,

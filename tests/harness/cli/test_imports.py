@@ -85,6 +85,9 @@ APART = {
 """Parts that take part in no turn and in no prompt, unless they are asked for."""
 
 TURN = {
+    "harness.conversations.conversation",
+    "harness.models.demo",
+    "harness.models.metered",
     "harness.learning",
     "harness.runs",
     "harness.webhooks",
@@ -162,6 +165,7 @@ FEW = {
     "harness.models.demo",
     "harness.models.demo_reader",
     "harness.models.demo_wish",
+    "harness.models.metered",
     "workspaces.history.combined_log",
 }
 """Small modules, imported by the first request that needs them."""
