@@ -77,7 +77,9 @@ function route(path, method, operation) {
 
 async function main() {
   const place = document.getElementById("routes");
+  place.replaceChildren(element("p", { className: "soft", textContent: "Reading the routes …" }));
   const told = await (await fetch(`${root}/openapi.json`)).json();
+  place.replaceChildren();
   let tag = null;
   for (const [path, methods] of Object.entries(told.paths)) {
     for (const [method, operation] of Object.entries(methods)) {

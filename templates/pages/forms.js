@@ -16,7 +16,9 @@
     window.scrollTo(0, top);
     const alert = next.querySelector("[role=alert], [role=status]");
     const again = focused && document.getElementById(focused);
-    if (again) again.focus({ preventScroll: true });
+    const wrong = next.querySelector("[aria-invalid=true]");
+    if (wrong) wrong.focus();
+    else if (again) again.focus({ preventScroll: true });
     else next.focus({ preventScroll: true });
     if (alert && alert.getBoundingClientRect().top < 0) alert.scrollIntoView({ block: "nearest" });
     document.dispatchEvent(new CustomEvent("main-replaced"));
