@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 
@@ -71,6 +72,18 @@ def test_a_row_of_a_model_is_read_only_until_it_is_made_ones_own(site: Site, ada
     assert ada.post(path, do="edit", **fields).status_code == 409
     ada.done(path, do="edit", adopts="1", **fields)
     assert (facts.get("user.pet").value, facts.get("user.pet").source) == ("Two cats.", "manual")
+
+
+def test_a_row_leads_to_a_look_where_else_its_text_is(site: Site, ada: Visitor) -> None:
+    facts = site.harness.rooms.facts.of_workspace("notes")
+    path = panel(site, facts)
+    ada.done(path, do="add", key="door.key", value='It lies "under" the pot.')
+    page = ada.get(path)
+    found = re.search(r'<button form="forget" name="what" value="([^"]*)"', page)
+    assert found is not None
+    assert re.search(r'<form id="forget" method="post" action="/forget" data-whole>', page)
+    plan = ada.post("/forget", selector="text", what=unescape(found[1])).text
+    assert "Forget it everywhere" in plan and "door-key" in plan
 
 
 def test_rows_are_filtered_and_come_in_pages(site: Site, ada: Visitor) -> None:
