@@ -19,6 +19,7 @@ from harness.billing.ledger import Ledger
 from harness.billing.limits import AccountLimiter
 from harness.conversations.conversation import Conversations
 from harness.sandboxes.record import SandboxRecord
+from harness.sync.registry_state import RegistryState
 from workspaces.accounts.account import AccountRecord, Accounts
 from workspaces.accounts.key import Keys
 from workspaces.accounts.principal import Principal
@@ -74,6 +75,8 @@ class RecordDeletion:
     clock: Clock
     registry: Registry | None
     """The registry that announces deletions to other machines. None where nothing is shared."""
+    registry_state: RegistryState | None
+    """What this machine remembers of the registry. None where nothing is shared."""
     forget_webhooks: Callable[[], None]
     forget_rules: Callable[[], None]
     """Deletes what is forbidden in the account, and its forgettings."""
@@ -163,6 +166,8 @@ class RecordDeletion:
         self.forget_rules()
         self.ledger.forget(record.id)
         self.limiter.forget(record.id)
+        if self.registry_state is not None:
+            self.registry_state.erase()
         self.accounts.delete(record.id)
         return DeletionReport(record.id, record.name, trash, keys, conversations, runs)
 

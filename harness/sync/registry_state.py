@@ -112,6 +112,11 @@ class RegistryState:
         if self.is_waiting:
             self._records.write(Delete(self._key("waits")))
 
+    def erase(self) -> None:
+        """Delete the state, because the account is deleted: the synced entries hold its records."""
+        for item in with_prefix(self._records, self._partition, ""):
+            self._records.write(Delete(item.key))
+
     def _entry(self, kind: RegistryKind, entry_id: str) -> Key:
         return self._key(f"entry:{kind}:{entry_id}")
 

@@ -431,6 +431,7 @@ class PrincipalServices:
     def deletion(self) -> RecordDeletion:
         from harness.runs.scheduler import delete_runs_of
         from harness.sync.record_deletion import RecordDeletion
+        from harness.sync.registry_state import RegistryState
 
         home, place = self._home, self._home.place
         return RecordDeletion(
@@ -446,6 +447,9 @@ class PrincipalServices:
             limiter=home.limiter,
             clock=self.clock,
             registry=None if place is None else place.registry(self.principal.account_id),
+            registry_state=None
+            if place is None
+            else RegistryState(self.principal.account_id, place.location, self.records),
             forget_webhooks=self.webhooks.forget,
             forget_rules=self.forgettings.erase,
             delete_archives=self.memorizer.archives.delete_of,

@@ -379,7 +379,10 @@ def test_deleting_a_workspace_made_local_does_not_delete_the_shared_workspace(
 
 
 def test_an_account_deleted_elsewhere_is_reported_and_not_restored(a: Laptop, b: Laptop) -> None:
+    state = a.harness.following.state
+    assert state.all()
     a.harness.deletion.account()
+    assert state.all() == {}  # the entries hold the records of the account
     followed = b.follow()
     assert "deleted on another machine" in told_by(followed)
     assert b.names() == set()
