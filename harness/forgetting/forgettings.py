@@ -544,7 +544,8 @@ class Forgettings:
 
     def _bucket_past(self, place: SharedBucket) -> BucketPast:
         account_id = self.principal.account_id
-        return BucketPast(place, account_id, AccountPlaces(account_id, self.records))
+        places = AccountPlaces(account_id, self.records)
+        return BucketPast(place, account_id, places, has_values=self.state is None)
 
     def _wipe(self) -> None:
         """Remove the bytes of deleted rows from the database of the records."""

@@ -87,7 +87,8 @@ def _in_bucket(forgettings: Forgettings, place: SharedBucket, search: RawSearch)
     names = {namespace(account_id, one.id) for one in forgettings.workspaces.list(private=True)}
     names |= place.ended_workspaces(account_id).keys()
     owners = AccountPlaces(account_id, forgettings.records).subjects().owners_of_values
-    for one in place.held(account_id, names, owners):
+    deleted = place.deleted_values() if forgettings.state is None else ()
+    for one in chain(place.held(account_id, names, owners), deleted):
         if search.is_in(one.name.encode()) or search.is_in(one.data):
             version = f", version {one.version}" if one.version else ""
             yield f"{place.location}: {search.matcher.replaced(one.name)}{version}"

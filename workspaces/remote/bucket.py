@@ -171,6 +171,24 @@ class SharedBucket:
             frozenset(one.name for one in history.past_data() if _holds(one, is_held)),
         )
 
+    def deleted_values(self) -> Iterator[PastData]:
+        """Yield what the bucket still holds of large values that were deleted, of all accounts. Nobody can
+        read them, and no record says whose they were."""
+        values = self.store.below(ENTRIES)
+        present = {stat.name for stat in values.walk()}
+        for past in values.past_data():
+            if past.name not in present:
+                yield past._replace(name=f"{ENTRIES}/{past.name}")
+
+    def erase_deleted_values(self, is_held: Callable[[bytes], bool]) -> ErasedPast:
+        """Delete for good what the bucket still holds of deleted large values with a text."""
+        names = {
+            one.name.removeprefix(f"{ENTRIES}/")
+            for one in self.deleted_values()
+            if _holds(one, is_held)
+        }
+        return self.store.below(ENTRIES).erase_past(lambda name: name in names)
+
     def erase_past_of_account(self, account_id: AccountId, owners: Collection[str]) -> ErasedPast:
         """Delete for good what the store still holds of earlier states of an account's records, and of the
         large values below some ids. May be repeated."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from workspaces.storage.records import Key, Put
 
 __all__ = ["dynamodb_url"]
 
+OFF = NoSandbox("not in this test")
 Dump = Callable[[], bytes]
 """Returns all records, as the database itself has them."""
 
@@ -87,6 +89,13 @@ def check_forgetting(
     directory: Path, bucket: VersionedBucket, dump: Dump, *, machines: str
 ) -> Forgetting:
     """Check that canaries go from the homes, from the records and from the bucket, and nothing else does."""
+    with ExitStack() as stack:
+        return _forgotten(directory, bucket, dump, stack, machines)
+
+
+def _forgotten(
+    directory: Path, bucket: VersionedBucket, dump: Dump, stack: ExitStack, machines: str
+) -> Forgetting:
     homes = [directory / name for name in machines]
 
     def holders(name: str, phrases: list[str]) -> set[str]:
@@ -95,9 +104,13 @@ def check_forgetting(
         found = [all_holders(one, phrases) for one in (place, *homes)]
         return {one for each in found for names in each.values() for one in names}
 
-    opened = [Harness.open(home, sandbox=NoSandbox("not in this test")) for home in homes]
+    opened = [stack.enter_context(Harness.open(home, sandbox=OFF)) for home in homes]
     first, account = opened[0], opened[0].rooms.principal.account_id
     garden = plant_in_records(first, homes[0])
+    large = f"I think that {garden.phrases[0]}. {'z ' * 40_000}"
+    first.run(large, conversation="gone")
+    first.conversations.delete(first.conversation("gone"))
+    first.run_jobs()
     for one in opened:
         one.workspaces.sync("notes").run()
     revisions = [one.id for one in first.workspaces.get("notes").log()]
@@ -124,6 +137,4 @@ def check_forgetting(
     first.rooms.records.write(Put(Key(f"runs:{account}", "run_0"), {"prompt": text}))
     (found,) = verify(forgettings, done.id, text).found
     assert found.startswith("the records: run")
-    for one in opened:
-        one.close()
     return done
