@@ -20,6 +20,11 @@ from workspaces.forgetting.matcher import merged_places, with_marks
 from workspaces.forgetting.rule_set import RuleSet
 from workspaces.forgetting.words import PlacedWords, words_of
 
+HELD_CHARACTERS = 500
+"""More than the words of most windows. A text of which more is held back has no place to cut it for a
+long time, such as a run of letters without a blank. It is read again after it has grown by an eighth, so that
+reading it takes time linear in its length."""
+
 
 class StreamedText:
     """The parts of one answer, one after the other. No text is looked for across two parts."""
@@ -28,6 +33,8 @@ class StreamedText:
         self._rules = rules
         self._held = ""
         self._part = 0
+        self._next_look = 0
+        """The length of what is held back at which it is looked at again."""
 
     def take(self, text: str, part: int = 0) -> str:
         """Add a piece of a part, and return what can be released."""
@@ -35,16 +42,21 @@ class StreamedText:
         if part != self._part:
             before, self._part = self.rest(), part
         self._held += text
-        return before + self._released()
+        if len(self._held) < self._next_look:
+            return before
+        released = self._released()
+        is_long = not released and len(self._held) > HELD_CHARACTERS
+        self._next_look = len(self._held) * 9 // 8 if is_long else 0
+        return before + released
 
     def rest(self) -> str:
         """Return the text that is held back, when its part is whole."""
-        held, self._held = self._held, ""
+        held, self._held, self._next_look = self._held, "", 0
         return self._rules.marked(held)
 
     def withdraw(self) -> None:
         """Forget what is held back: the answer begins anew."""
-        self._held = ""
+        self._held, self._next_look = "", 0
 
     def _released(self) -> str:
         text = self._held

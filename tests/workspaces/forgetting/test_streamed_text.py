@@ -12,11 +12,13 @@ from harness.memory.card_numbers import find_card_numbers
 from harness.memory.secrets import find_secrets
 from harness.sandboxes.bundled_programs import ripgrep
 from tests.machines import SOAK
+from workspaces.forgetting import streamed_text
 from workspaces.forgetting.pattern_search import PatternSearch, TextSpan
 from workspaces.forgetting.rule import ForbiddenRule, detector_id, new_key, pattern_id
 from workspaces.forgetting.rule_set import RuleSet
-from workspaces.forgetting.streamed_text import StreamedText
+from workspaces.forgetting.streamed_text import HELD_CHARACTERS, StreamedText
 from workspaces.forgetting.tombstone import tombstone_of
+from workspaces.forgetting.words import PlacedWords, words_of
 from workspaces.timestamp import Stamp
 
 AT = Stamp("2026-01-01T00:00:00.000Z")
@@ -148,6 +150,26 @@ def test_each_part_of_an_answer_is_searched_for_itself() -> None:
     assert stream.rest() == ""
     stream.take("the heron nests", 3)
     assert stream.take("s", 4) == f"[forgotten {rules.rules[0].id}]"
+
+
+@pytest.mark.parametrize("piece", ["é", "…", "abc", "-----BEGIN PRIVATE KEY-----\nx\n"])
+def test_a_text_without_a_place_to_cut_is_read_a_few_times_in_all(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = rules_of("the heron nests", detectors=("keys",) if "\n" in piece else ())
+    read: list[int] = []
+
+    def counting(text: str) -> PlacedWords:
+        read.append(len(text))
+        return words_of(text)
+
+    monkeypatch.setattr(streamed_text, "words_of", counting)
+    text = piece * (8_000 // len(piece)) + f" {FIXED}\n"
+    assert streamed(rules, [*text]) == rules.marked(text)
+    most = HELD_CHARACTERS * HELD_CHARACTERS + 20 * len(
+        text
+    )  # the first part is read at each piece
+    assert sum(read) < most
 
 
 def test_a_long_text_without_words_is_not_kept() -> None:
