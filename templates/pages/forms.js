@@ -69,11 +69,16 @@
     const form = event.target.form;
     if (!form || !form.dataset.live) return;
     clearTimeout(typed);
-    typed = setTimeout(async () => {
+    const mine = typed = setTimeout(async () => {
       const data = new FormData(form);
       data.append("live", "1");
-      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(data), headers: { Accept: "text/html" } });
-      const page = parser.parseFromString(await answer.text(), "text/html");
+      let html;
+      try {
+        const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(data), headers: { Accept: "text/html" } });
+        html = await answer.text();
+      } catch { return; } // the button says why the server does not answer
+      if (mine !== typed) return; // somebody has typed on
+      const page = parser.parseFromString(html, "text/html");
       for (const id of form.dataset.live.split(" ")) {
         const next = page.getElementById(id), here = document.getElementById(id);
         if (next && here && next.innerHTML !== here.innerHTML) here.replaceChildren(...next.childNodes);

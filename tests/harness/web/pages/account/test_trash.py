@@ -56,6 +56,17 @@ def test_what_has_changes_that_are_nowhere_else_goes_only_by_its_name(site: Site
     assert left(site) == []
 
 
+def test_a_note_that_somebody_has_changed_breaks_no_page(site: Site) -> None:
+    ada, plans = visitor(site), deleted(site, "plans")
+    note = plans.entry.place / "note.json"
+    for why in ("other", ["here"], None):
+        note.write_text(json.dumps({**json.loads(note.read_text()), "why": why}))
+        assert "plans" in ada.get("/trash")
+        assert site.account(f"of {why}").list("/v1/trash", "trash") == []
+    note.write_text("{")
+    assert "The trash is empty" in ada.get("/trash")
+
+
 def confirmed(ada: Visitor, page: str) -> str:
     found = re.search(r'<textarea name="ids"[^>]*>([^<]*)</textarea>', page)
     assert found is not None

@@ -85,10 +85,13 @@ def test_every_door_refuses_with_422_and_without_the_text(forbade: Forbade) -> N
     other = {"content": "- tea", "workspace": workspace, "groundings": [{"quote": "tea is"}]}
     secret = {"json": {"conversation": hidden, "memory": other}}
     asked = (*asked, ("POST", "/api/memories/memorize", secret))
+    before = caller.list("/v1/forbidden", "forbidden")[0]["stopped"]
     for method, path, more in asked:
         answer = caller(method, path, **more)
         assert answer.status_code == 422, (path, answer.text)
         assert forbade.rule in answer.text and NUMBER not in answer.text
+    (rule,) = caller.list("/v1/forbidden", "forbidden")
+    assert rule["stopped"] == before + len(asked) and rule["stoppedAt"]
     archived = caller.get("/api/conversations")["data"]
     assert [one["messages"] for one in archived] == [1]  # the one that holds nothing forbidden
     error = caller("PUT", asked[0][1], **asked[0][2]).json()["error"]
