@@ -8,10 +8,11 @@ something else in its place: its input becomes one field, `FORBIDDEN_INPUT`, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
+from harness.messages.client_tool import ClientTool
 from harness.messages.event import (
     Approval,
     Event,
@@ -80,9 +81,10 @@ def marked_event(event: Event, mark: MarkText) -> Event:
     """Return an event with marks. An event without a forbidden text is returned as it is."""
     items = tuple(_marked_item(item, mark) for item in event.items)
     system = None if event.system is None else mark(event.system)
-    if items == event.items and system == event.system:
+    tools = tuple(_marked_tool(tool, mark) for tool in event.tools)
+    if items == event.items and system == event.system and tools == event.tools:
         return event
-    return replace(event, items=items, system=system)
+    return replace(event, items=items, system=system, tools=tools)
 
 
 def marked_message(message: Message, mark: MarkText) -> Message:
@@ -103,6 +105,27 @@ def _marked_item(item: EventItem, mark: MarkText) -> EventItem:
         case Approval():
             reason = None if item.reason is None else mark(item.reason)
             return item if reason == item.reason else item.model_copy(update={"reason": reason})
+
+
+def _marked_tool(tool: ClientTool, mark: MarkText) -> ClientTool:
+    """Return a client's tool with marks in its description and its schema. Its name is one word."""
+    texts = "\n".join((tool.description, *_texts_in(tool.input_schema)))
+    if mark(texts) == texts:  # nearly always: one search for all
+        return tool
+    schema = _marked_json(tool.input_schema, mark)
+    return tool.model_copy(update={"description": mark(tool.description), "input_schema": schema})
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in cast("list[Any]", value):
+            yield from _texts_in(one)
+    elif isinstance(value, dict):
+        for name, one in cast("dict[str, Any]", value).items():
+            yield name
+            yield from _texts_in(one)
 
 
 def _marked_part(part: Part, mark: MarkText) -> Part | None:

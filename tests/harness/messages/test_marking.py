@@ -1,6 +1,15 @@
 from __future__ import annotations
 
-from harness.messages.event import Approval, Event, SystemSaid, TextPart, ToolAnswer, UserSaid
+from harness.messages.client_tool import ClientTool
+from harness.messages.event import (
+    Approval,
+    Event,
+    SystemSaid,
+    TextPart,
+    ToolAnswer,
+    UserSaid,
+    event_of,
+)
 from harness.messages.marking import WITHHELD, marked_event, marked_message
 from harness.messages.message import FORBIDDEN_INPUT, Message, Text, Thinking, ToolCall, ToolResult
 
@@ -21,6 +30,17 @@ def test_every_text_of_an_event_is_marked() -> None:
         Approval(call_id="y", is_allowed=False, reason="secret"),
     )
     assert "secret" not in str(marked_event(Event("e2", "c1", answers), mark).as_json())
+
+
+def test_what_a_clients_tool_says_of_itself_is_marked() -> None:
+    plain = ClientTool(name="plain", description="tea", input_schema={"type": "object"})
+    schema = {"type": "object", "properties": {"a": {"enum": ["x", "a secret"]}}}
+    telling = ClientTool(name="telling", description="my secret", input_schema=schema)
+    event = Event("e1", "c1", (UserSaid(content="tea"),), tools=(plain, telling))
+    first, second = marked_event(event, mark).tools
+    assert first is plain and second.name == "telling"
+    assert "secret" not in str(second.as_json()) and second.description == "my [f]"
+    assert event_of(marked_event(event, mark).as_json()).tools == (first, second)
 
 
 def test_an_event_without_a_forbidden_text_stays_as_it_is() -> None:
