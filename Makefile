@@ -41,7 +41,7 @@ screenshots: .venv/.installed-dev
 	$(BIN)/python -m tests.harness.web.pages.screenshots
 
 http-table: .venv/.installed
-	$(BIN)/python -c 'from harness.web import app, openapi; print(openapi.table(app.routes()), end="")' > docs/http.md
+	$(BIN)/python -c 'from harness.web.app import routes; from tests.harness.web.route_table import table; print(table(routes()), end="")' > docs/http.md
 
 configuration: .venv/.installed
 	$(BIN)/python -c 'from pathlib import Path; from tests.harness.presentation.configuration_tables import write; write(Path("docs/configuration.md"))'

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the routes, and their table for `docs/http.md`."""
+"""The OpenAPI document of the routes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ the server's log names too.
 _GENERATED = ("HTTPValidationError", "ValidationError")
 """The schemas of FastAPI's own error response, which this app never sends."""
 
-_HEADING = """\
-# HTTP
-
-All routes, generated from the app. `harness up` serves them, `/openapi.json` describes them in full, and
-`/docs` lets you try them. Send `Authorization: Bearer <key>` and JSON. A body that breaks a rule gets 400,
-and `field` names the place.
-"""
-
-_COLUMNS = "| | route | does | answers | refuses with |\n|---|---|---|---|---|\n"
-
 
 def document(routes: Sequence[BaseRoute]) -> OpenApiDocument:
     whole = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
@@ -55,27 +45,3 @@ def operations(whole: OpenApiDocument) -> list[tuple[str, str, OpenApiDocument]]
         for path, methods in whole["paths"].items()
         for method, operation in methods.items()
     ]
-
-
-def table(routes: Sequence[BaseRoute]) -> str:
-    """Return the text of `docs/http.md`."""
-    text, group = _HEADING, ""
-    for path, method, operation in operations(document(routes)):
-        if operation["tags"][0] != group:
-            group = operation["tags"][0]
-            text += f"\n## {group.capitalize()}\n\n{_COLUMNS}"
-        text += f"| {' | '.join(_cells(path, method, operation))} |\n"
-    return text
-
-
-def _cells(path: str, method: str, operation: OpenApiDocument) -> tuple[str, ...]:
-    statuses = [int(status) for status in operation["responses"]]
-    query = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
-    shown = path + (f"?{'&'.join(query)}" if query else "")
-    return (
-        method.upper(),
-        f"`{shown}`",
-        operation["summary"],
-        " ".join(str(status) for status in sorted(statuses) if status < 400),
-        " ".join(str(status) for status in sorted(statuses) if status >= 400),
-    )

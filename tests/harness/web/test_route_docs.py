@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from harness.web.app import routes
-from harness.web.openapi import operations, table
+from harness.web.openapi import operations
+from tests.harness.web.route_table import table
 from tests.harness.web.site import Site
 
 ROOT = Path(__file__).parents[3]
