@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from harness import Harness
-from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
 from harness.messages.event import Event
 from harness.sandboxes.none import NoSandbox
@@ -123,13 +122,15 @@ class Ordeal:
             print(f"{text}: killed at step {steps} of {self.steps}: {code}")
         assert code in (0, -signal.SIGKILL), told
         with self.opened() as harness:
+            begun = harness.rooms.forgettings.stored.list()
+        is_begun = any(one.status != "done" for one in begun)
+        is_repeated = not is_begun or self.chance.random() < 0.5
+        if is_repeated:
+            self.terminal("forget", "--text", text, "--yes").done()
+        with self.opened() as harness:
             forgettings = harness.rooms.forgettings
-            is_begun = any(one.status != "done" for one in forgettings.stored.list())
-            if not is_begun or self.chance.random() < 0.5:
-                forgettings.run_here(
-                    forgettings.start(forgettings.plan(ForgettingRequest(text=text))).id
-                )
-            forgettings.run_pending()
+            if not is_repeated:
+                forgettings.run_pending()
             every = forgettings.stored.list()
             assert {one.status for one in every} == {"done"}, every[0].waits_for
             assert [one for one in every if one.phrases is not None] == []

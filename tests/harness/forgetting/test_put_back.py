@@ -25,7 +25,9 @@ def _database(file: Path, text: str, *after: str, mode: str = "wal") -> None:
         database.execute(f"pragma journal_mode={mode}")
         database.execute("pragma secure_delete=off")
         database.execute("create table item (value text)")
+        database.execute("begin")
         database.executemany("insert into item values (?)", [(f"{text} {n}",) for n in range(200)])
+        database.execute("commit")
         for statement in after:
             database.execute(statement)
 
