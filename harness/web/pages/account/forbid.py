@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -37,6 +37,8 @@ class Tried:
     places: Sequence[TriedPlace]
     parts: Sequence[tuple[str, TriedPlace | None]]
     """The whole text in parts, each with its place."""
+    by_rule: Mapping[str, Sequence[int]]
+    """The lines in which each rule finds something. The drafted rule has the empty id."""
 
 
 @router.get("/forbid", response_model=None)
@@ -111,7 +113,12 @@ def _tried(caller: PrincipalServices, form: SentForm) -> Tried:
     for place in places:
         parts += [(text[at : place.start], None), (text[place.start : place.end], place)]
         at = place.end
-    return Tried(places, [part for part in (*parts, (text[at:], None)) if part[0]])
+    by_rule: dict[str, list[int]] = {}
+    for place in places:
+        for rule_id in (*([""] if place.is_new else []), *place.rule_ids):
+            lines = by_rule.setdefault(rule_id, [])
+            lines += [] if place.line in lines[-1:] else [place.line]
+    return Tried(places, [part for part in (*parts, (text[at:], None)) if part[0]], by_rule)
 
 
 def _told(failure: Failure) -> Told:
