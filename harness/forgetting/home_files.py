@@ -22,6 +22,7 @@ from harness.forgetting.found import Findings, FoundPlace
 from harness.forgetting.record_places import Where
 from harness.forgetting.redaction import TextFinder, redact_bytes
 from harness.forgetting.workspace_search import files_below, find_in_trashed_history
+from workspaces.errors import Unavailable
 from workspaces.home.deletion_hold import deleting
 from workspaces.home.layout import Home
 from workspaces.home.trash import trash_entries
@@ -34,6 +35,9 @@ FILE_BYTES_MAX = 64 * 2**20
 """The largest file that is read. Nothing of this program is larger, except a copy of the records."""
 
 _DAMAGED = ".damaged-"
+_GONE = "history.gone"
+"""A history of the trash that is being removed. A killed process leaves it."""
+
 _DRAFT = ".forget-"
 """What a file is replaced by. A killed process leaves it."""
 
@@ -59,7 +63,7 @@ class HomeFiles:
             count = redact_bytes(_read(file), self.finder)[1]
             findings.add(FoundPlace(where, path=self._name(file)), count)
         for directory in self._trashed_histories():
-            find_in_trashed_history(directory, self._name(directory), self.finder, findings)
+            self._find_in_history(directory, findings)
         self._beyond_reach(findings)
 
     def rewrite(self, findings: Findings) -> None:
@@ -67,10 +71,7 @@ class HomeFiles:
 
         Raises: Busy while a backup runs, which has a copy of the records.
         """
-        if copies := self.home.records_copies():
-            with deleting(self.home):
-                for copy in copies:
-                    copy.unlink(missing_ok=True)
+        self._remove_leftovers()
         for where, file in self._files():
             data, count = redact_bytes(_read(file), self.finder)
             findings.add(FoundPlace(where, path=self._name(file)), count)
@@ -80,13 +81,33 @@ class HomeFiles:
             elif count:
                 _replace(file, data)
         for directory in self._trashed_histories():
-            own = Findings()
-            find_in_trashed_history(directory, self._name(directory), self.finder, own)
-            for one in own.found:
-                findings.add(one.place, one.count)
-            if own.found:
-                shutil.rmtree(directory)
+            if self._find_in_history(directory, findings):
+                # in one step, because half of a history cannot be searched
+                shutil.rmtree(directory.rename(directory.with_name(_GONE)))
         self._beyond_reach(findings)
+
+    def _remove_leftovers(self) -> None:
+        """Remove copies of the records that killed backups left, and histories that were being removed."""
+        if copies := self.home.records_copies():
+            with deleting(self.home):
+                for copy in copies:
+                    copy.unlink(missing_ok=True)
+        for place in self._trash():
+            if (place / _GONE).exists():
+                shutil.rmtree(place / _GONE)
+
+    def _find_in_history(self, directory: Path, findings: Findings) -> bool:
+        """Add the places in a history of the trash. Return True if there are any."""
+        own, name = Findings(), self._name(directory)
+        try:
+            find_in_trashed_history(directory, name, self.finder, own)
+        except Unavailable:
+            findings.cannot(
+                "trash", f"{name} cannot be searched, because git cannot read it: remove it"
+            )
+        for one in own.found:
+            findings.add(one.place, one.count)
+        return bool(own.found)
 
     def _files(self) -> Iterator[tuple[Where, Path]]:
         for place in self._trash():

@@ -59,6 +59,21 @@ def test_a_backup_that_runs_is_waited_for(harness: Harness, home: Path) -> None:
     assert (done.status, copy.exists()) == ("done", False)
 
 
+def test_a_history_in_the_trash_goes_in_one_step(harness: Harness) -> None:
+    by = harness.rooms.principal.author("api")
+    for name in ("one", "two"):
+        harness.workspaces.create(name).write("a.md", f"{SECRET}\n", by=by)
+    one, two = (harness.rooms.workspaces.delete(name) for name in ("one", "two"))
+    (one / "history.git").rename(one / "history.gone")  # killed before it was removed
+    (two / "history.git" / "HEAD").unlink()
+    done = forget(harness)
+    assert done.status == "done", done.waits_for
+    assert [*one.glob("history.*")] == []
+    (named,) = done.unreachable
+    assert named.where == "trash"
+    assert "cannot be searched" in named.why
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [("state.db.damaged-2026", "delete it"), ("staging/restore", "`harness restore` again")],
