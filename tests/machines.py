@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.faulty_stores import FaultyRecords, StoreFault
 from workspaces.clock import ManualClock
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.in_memory import MemoryRecords
 
 SOAK = bool(os.environ.get("SOAK"))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent, greenlet
 
 from tests.workspaces.memory_history import MemoryHistory
-from tests.workspaces.memory_tree import Inode, MemoryTree
 from workspaces.clock import ManualClock
 from workspaces.coordination.writer_lock import Intent
 from workspaces.errors import Failure, NotFound, Refused, Unavailable
@@ -29,6 +28,7 @@ from workspaces.sync.history_head import parse_head as parsed_head
 from workspaces.sync.outbox import Outbox
 from workspaces.sync.replication import Replication
 from workspaces.timestamp import Stamp
+from workspaces.tree.in_memory import Inode, MemoryTree
 from workspaces.workspace.workspace import Workspace
 from workspaces.workspace_record import WorkspaceConfig, WorkspaceRecord
 

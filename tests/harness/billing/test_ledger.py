@@ -23,7 +23,6 @@ from harness.billing.ledger import (
 from harness.billing.price import own_prices
 from harness.messages.model_request import CommitPuts
 from tests.conformance.race import race
-from tests.faulty_stores import FaultyRecords, StoreFault, seeded
 from tests.harness.account_writer import MODEL, USAGE
 from tests.harness.processes import ended, started
 from tests.harness.stores import clock, dynamodb, dynamodb_url, store
@@ -33,6 +32,7 @@ from workspaces.clock import ManualClock, SystemClock
 from workspaces.conditions import ABSENT
 from workspaces.errors import Conflict, Forbidden, Refused, Unavailable
 from workspaces.ids import AccountId, AgentId, ConversationId, UserId
+from workspaces.storage.faulty import FaultyRecords, StoreFault, seeded
 from workspaces.storage.in_memory import MemoryRecords
 from workspaces.storage.records import Item, Key, Put, RecordStore
 from workspaces.storage.sqlite import SqliteRecords

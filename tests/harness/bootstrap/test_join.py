@@ -9,7 +9,6 @@ import pytest
 from harness.bootstrap.composition import wire
 from harness.bootstrap.join import join
 from harness.runtime.settings import read_settings
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.laptops import LOCATION, Laptop
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.accounts.account import JOINING
@@ -18,6 +17,7 @@ from workspaces.conditions import ANY
 from workspaces.errors import NotFound, Refused, Unavailable
 from workspaces.ids import new_id
 from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.records import Key, Put, RecordChange
 from workspaces.storage.sqlite import SqliteRecords
 

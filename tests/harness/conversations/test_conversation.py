@@ -18,13 +18,13 @@ from harness.messages.message import Message, Text, ToolCall, ToolResult
 from harness.models.scripted import ScriptedModel
 from harness.sandboxes.none import NoSandbox
 from harness.transcripts.transcript import Transcript
-from tests.faulty_stores import FaultyRecords, StoreFault
 from tests.machines import Flaky
 from workspaces.accounts.account import Person
 from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Busy, LeaseLost, NotFound, Refused, Unavailable
 from workspaces.ids import UserId
 from workspaces.storage.blobs import Stat
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.records import Item, Key, RecordStore
 from workspaces.tree.directory import FileBlobs
 

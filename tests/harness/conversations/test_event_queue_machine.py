@@ -32,7 +32,6 @@ from harness.messages.event import Event
 from harness.messages.message import Message, Text, user
 from harness.transcripts.outcome import Ending
 from harness.transcripts.transcript import Entry
-from tests.faulty_stores import StoreFault
 from tests.harness.talk import log_of
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from tests.workspaces.coordination.test_lease_state_machine import WithoutFence
@@ -42,6 +41,7 @@ from workspaces.coordination.claim import Claim, Claims
 from workspaces.coordination.lease import Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, LeaseLost, NotFound, Unavailable
 from workspaces.ids import AccountId, AgentId, TurnId, UserId, new_id
+from workspaces.storage.faulty import StoreFault
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.records import Key, RecordChange, with_prefix
 from workspaces.timestamp import stamp_of

@@ -21,7 +21,6 @@ from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.forgetting import scan
 from tests.harness.forgetting.canaries import (
     FREED,
@@ -39,6 +38,7 @@ from tests.machines import SOAK
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
 from workspaces.paths import WorkspacePath
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs
 from workspaces.storage.s3.blobs import S3Blobs
 

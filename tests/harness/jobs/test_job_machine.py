@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from harness.jobs.job import ATTEMPTS_MAX, DONE_S, Claimed, Job, Jobs
-from tests.faulty_stores import StoreFault
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.conditions import ANY
 from workspaces.coordination.lease import TERMS
 from workspaces.errors import LeaseLost, NotFound, Unavailable
+from workspaces.storage.faulty import StoreFault
 from workspaces.storage.records import Key, RecordChange
 
 NAMES = ("red", "green", "blue")

@@ -19,12 +19,7 @@ from harness.messages.progress import Progress, TextArrived, Waiting, Withdrawn
 from harness.models.anthropic.clients import AnthropicClients
 from harness.models.anthropic.model import AnthropicModel
 from harness.models.demo import DemoModel
-from harness.models.metered import MeteredModel
-from harness.models.port import Model
-from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, RetryingModel
-from harness.models.scripted import ScriptedModel, ScriptedReply
-from tests.conformance.model import HELLO, ModelConformance, Speaks, answered, asked
-from tests.harness.faulty_model import (
+from harness.models.faulty import (
     OVERLOADED,
     RATE_LIMITED,
     BreaksOff,
@@ -35,6 +30,11 @@ from tests.harness.faulty_model import (
     Slow,
     seeded,
 )
+from harness.models.metered import MeteredModel
+from harness.models.port import Model
+from harness.models.retrying import TRIES_MAX, WAIT_S_MAX, RetryingModel
+from harness.models.scripted import ScriptedModel, ScriptedReply
+from tests.conformance.model import HELLO, ModelConformance, Speaks, answered, asked
 from tests.harness.messages_server import (
     KEY,
     Hold,

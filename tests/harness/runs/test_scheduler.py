@@ -15,13 +15,13 @@ from harness.bootstrap.join import join
 from harness.models.scripted import ScriptedModel
 from harness.runs.run import Run
 from harness.sandboxes.none import NoSandbox
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.laptops import Laptop
 from tests.servers import BUCKET, S3Server
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
 from workspaces.errors import Refused
 from workspaces.ids import new_id
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

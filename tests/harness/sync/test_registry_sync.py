@@ -12,7 +12,6 @@ import pytest
 
 from harness.presentation.status import status
 from harness.sync.registry_sync import SyncResult
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.laptops import Laptop
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.clock import ManualClock
@@ -23,6 +22,7 @@ from workspaces.home.workspaces import private_to_agent, private_to_user
 from workspaces.ids import new_id
 from workspaces.paths import WorkspacePath
 from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.harness.laptops import Laptop
 from tests.workspaces.replicas import MemoryPrefix
 from workspaces.accounts.stored_workspace import is_private
@@ -24,6 +23,7 @@ from workspaces.errors import Failure
 from workspaces.history.history import History
 from workspaces.home.workspaces import private_to_user
 from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 
 SEEDS = range(200 if os.environ.get("SOAK") else 8)
 STEPS = 40

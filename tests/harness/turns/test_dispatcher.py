@@ -25,7 +25,6 @@ from harness.transcripts.outcome import Outcome
 from harness.transcripts.transcript import Entry
 from harness.turns.dispatcher import Dispatcher
 from harness.turns.turn_runner import ATTEMPTS_MAX
-from tests.faulty_stores import FaultyRecords, StoreFault
 from tests.harness.talk import (
     Rule,
     assert_in_order,
@@ -39,6 +38,7 @@ from tests.harness.talk import (
 from workspaces.coordination.lease import Lease
 from workspaces.errors import Busy, NotFound, TooMany, Unavailable
 from workspaces.ids import TurnId
+from workspaces.storage.faulty import FaultyRecords, StoreFault
 from workspaces.storage.records import BATCH_CHANGES_MAX
 from workspaces.timestamp import stamp_of
 

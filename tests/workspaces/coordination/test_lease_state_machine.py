@@ -13,11 +13,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.faulty_stores import StoreFault
 from tests.machines import BOUNDED, UNSHRUNK, Flaky
 from workspaces.conditions import ABSENT, ANY
 from workspaces.coordination.lease import TERMS, Bid, Lease, Leases
 from workspaces.errors import Busy, Conflict, LeaseLost, Unavailable
+from workspaces.storage.faulty import StoreFault
 from workspaces.storage.records import Check, Delete, Item, Key, Put
 
 KEY = "conversation-lease:abc"

@@ -12,7 +12,6 @@ from typing import IO
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.workspaces.conftest import AGENT
 from tests.workspaces.home.test_rewrite import MARK, PERSON, REDACTION, SECRET, held_bytes
 from tests.workspaces.replicas import MemoryPrefix, Replica
@@ -23,6 +22,7 @@ from workspaces.history.git.branch import Branch
 from workspaces.home.rewrite import RewrittenWorkspace, rewrite_workspace
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.baseline import Baseline
 from workspaces.sync.replication import Replication

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import place, prefix
 from workspaces.accounts.account import default_owner
@@ -19,6 +18,7 @@ from workspaces.home.trash import trash_entries
 from workspaces.home.workspaces import Workspaces, private_to_user, shared_json
 from workspaces.remote.bucket import SharedBucket
 from workspaces.remote.registry import LiveEntry, Tombstone
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryRecords
 
 __all__ = ["place", "prefix"]

@@ -1,24 +1,36 @@
-"""The retrying blob store, and the faulty stores of the tests; each passes the conformance tests."""
+"""The wrappers of both ports: read-only, logged, retrying, faulty; each passes the conformance tests."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.conformance.blob_store import BlobStoreConformance
+from tests.conformance.race import race
 from tests.conformance.record_store import RecordStoreConformance
-from tests.faulty_stores import FaultyBlobs, FaultyRecords, StoreFault, seeded
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT, ANY
 from workspaces.errors import Conflict, NotFound, Refused, Unavailable
 from workspaces.storage.blobs import Blob, BlobStore, Stat
+from workspaces.storage.faulty import FaultyBlobs, FaultyRecords, StoreFault, seeded
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
-from workspaces.storage.retrying import Retries, RetryingBlobs
+from workspaces.storage.logged import LoggedBlobs, LoggedRecords
+from workspaces.storage.read_only import ReadOnlyBlobs, ReadOnlyRecords
+from workspaces.storage.records import Check, Delete, Item, Key, Put
+from workspaces.storage.retrying import Retries, RetryingBlobs, RetryingRecords
 
+A, B, C = Key("p", "a"), Key("p", "b"), Key("p", "c")
 BEFORE, AFTER, NONE = StoreFault.BEFORE, StoreFault.AFTER, StoreFault.NONE
 STUBBORN = Retries(tries_max=50)
+LOG = logging.getLogger("test.stores")
 
 
 def no_pause(_: float) -> None:
@@ -36,16 +48,159 @@ class TestRetryingBlobs(BlobStoreConformance):
         return RetryingBlobs(MemoryBlobs())
 
 
+class TestLoggedBlobs(BlobStoreConformance):
+    @pytest.fixture
+    def store(self) -> LoggedBlobs:
+        return LoggedBlobs(MemoryBlobs(), "memory", LOG)
+
+
 class TestFaultlessBlobs(BlobStoreConformance):
     @pytest.fixture
     def store(self) -> FaultyBlobs:
         return FaultyBlobs(MemoryBlobs(), iter(()))
 
 
+class ReadThrough:
+    """Writes to a store and looks at it through its read-only wrapper."""
+
+    def __init__(self, store: MemoryBlobs) -> None:
+        self.read = ReadOnlyBlobs(store).read
+        self.read_if_changed = ReadOnlyBlobs(store).read_if_changed
+        self.scan = ReadOnlyBlobs(store).scan
+        self.write = store.write
+        self.delete = store.delete
+
+
+class TestReadOnlyBlobs(BlobStoreConformance):
+    @pytest.fixture
+    def store(self) -> ReadThrough:
+        return ReadThrough(MemoryBlobs())
+
+
+class TestRetryingRecords(RecordStoreConformance):
+    @pytest.fixture
+    def store(self, clock: ManualClock) -> RetryingRecords:
+        return RetryingRecords(MemoryRecords(clock))
+
+
+class PutPlainlyReadBadly:
+    """Only reads meet faults: after a fault a true conflict may no longer be recognised as one."""
+
+    def __init__(self, store: MemoryRecords) -> None:
+        faulty = FaultyRecords(store, seeded(7, before=0.2, after=0.2), "of seed 7")
+        patient = RetryingRecords(faulty, STUBBORN, sleep=no_pause)
+        self.get, self.scan, self.close = patient.get, patient.scan, patient.close
+        self.write = RetryingRecords(store).write
+
+
+class TestRetryingRecordsWithBadReads(RecordStoreConformance):
+    @pytest.fixture
+    def store(self, clock: ManualClock) -> PutPlainlyReadBadly:
+        return PutPlainlyReadBadly(MemoryRecords(clock))
+
+
+class TestLoggedRecords(RecordStoreConformance):
+    @pytest.fixture
+    def store(self, clock: ManualClock) -> LoggedRecords:
+        return LoggedRecords(MemoryRecords(clock), "memory", LOG)
+
+
 class TestFaultlessRecords(RecordStoreConformance):
     @pytest.fixture
     def store(self, clock: ManualClock) -> FaultyRecords:
         return FaultyRecords(MemoryRecords(clock), iter(()))
+
+
+class LookedAt:
+    def __init__(self, store: MemoryRecords) -> None:
+        self.get = ReadOnlyRecords(store).get
+        self.scan = ReadOnlyRecords(store).scan
+        self.close = ReadOnlyRecords(store).close
+        self.write = store.write
+
+
+class TestReadOnlyRecords(RecordStoreConformance):
+    @pytest.fixture
+    def store(self, clock: ManualClock) -> LookedAt:
+        return LookedAt(MemoryRecords(clock))
+
+
+class TestReadOnly:
+    def test_a_read_only_blob_store_refuses_every_write(self) -> None:
+        inner = MemoryBlobs()
+        token = inner.write("a.md", b"one", expect=ANY)
+        store = ReadOnlyBlobs(inner)
+        for expect in (token, ABSENT, ANY):
+            with pytest.raises(Refused, match="reading only"):
+                store.write("a.md", b"two", expect=expect)
+            with pytest.raises(Refused, match="reading only"):
+                store.delete("a.md", expect=expect)
+        assert inner.read("a.md").data == b"one"
+
+    def test_a_read_only_record_store_refuses_every_write(self) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {"n": 1}))
+        for change in (Put(A, {}), Delete(A), Check(A, 1)):
+            with pytest.raises(Refused, match="reading only"):
+                ReadOnlyRecords(inner).write(change)
+        assert value(inner, A) == {"n": 1}
+
+
+class TestLogged:
+    def test_a_log_line_of_blobs_has_call_size_and_duration_but_no_contents(
+        self, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG, LOG.name)
+        store = LoggedBlobs(Slow(MemoryBlobs(), clock), "files", LOG, clock=clock)
+        store.write("a.md", b"the secret", expect=ANY)
+        store.read("a.md")
+        list(store.scan("a"))
+        with pytest.raises(NotFound):
+            store.read("missing.md")
+        lines = [json.loads(line) for line in caplog.messages]
+        assert [(line["call"], line["ms"], line["outcome"]) for line in lines] == [
+            ("write", 0, "ok"),
+            ("read", 250, "ok"),
+            ("scan", 0, "ok"),
+            ("read", 250, "not_found"),
+        ]
+        assert [line.get("bytes") for line in lines] == [10, 10, None, None]
+        assert lines[2]["found"] == 1
+        assert "secret" not in caplog.text
+
+    def test_a_log_line_of_records_has_keys_but_no_values(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG, LOG.name)
+        store = LoggedRecords(MemoryRecords(), "state", LOG)
+        store.write(Put(A, {"text": "the secret"}), Delete(B))
+        store.get(A)
+        store.scan("p")
+        store.close()
+        lines = [json.loads(line) for line in caplog.messages]
+        assert [line["call"] for line in lines] == ["write", "get", "scan", "close"]
+        assert lines[0]["changes"] == ["Put p / a", "Delete p / b"]
+        assert "secret" not in caplog.text
+
+    def test_an_unavailable_store_is_logged_as_a_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG, LOG.name)
+        store = LoggedRecords(FaultyRecords(MemoryRecords(), iter([BEFORE])), "state", LOG)
+        with pytest.raises(Unavailable):
+            store.get(A)
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "planned fault" in caplog.messages[0]
+
+    def test_an_abandoned_scan_is_logged_as_left(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG, LOG.name)
+        store = LoggedBlobs(MemoryBlobs(), "files", LOG)
+        for name in "abc":
+            store.write(name, b"", expect=ANY)
+        scan = store.scan()
+        next(scan)
+        scan.close()
+        assert json.loads(caplog.messages[-1])["outcome"] == "left"
 
 
 class TestPatience:
@@ -117,6 +272,128 @@ class TestLostAnswersOfBlobs:
             assert [stat.name for stat in store.scan()] == names, seed
 
 
+class TestLostAnswersOfRecords:
+    @pytest.mark.parametrize("fault", [BEFORE, AFTER])
+    def test_a_retried_record_batch_is_applied_once(self, fault: StoreFault) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {"holder": "me"}))
+        inner.write(Put(C, {}))
+        store = retrying_records(inner, fault)
+        assert store.write(Check(A, 1), Put(B, {"text": "…"}, ABSENT), Delete(C)) == (1,)
+        store = retrying_records(inner, fault)
+        assert store.write(Check(A, 1), Put(B, {"text": "!"}, 1)) == (2,)
+        assert (value(inner, B), inner.get(C)) == ({"text": "!"}, None)
+
+    @pytest.mark.parametrize("fault", [BEFORE, AFTER])
+    def test_a_retried_record_write_still_reports_a_real_conflict(self, fault: StoreFault) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {"by": "other"}))
+        with pytest.raises(Conflict):
+            retrying_records(inner, fault).write(Put(A, {"by": "me"}, ABSENT))
+        inner.write(Put(B, {}))
+        with pytest.raises(Conflict):
+            retrying_records(inner, fault).write(Check(A, 7), Put(B, {"n": 1}, 1))
+        with pytest.raises(Conflict):
+            retrying_records(inner, fault).write(Check(A, 7), Delete(B, 1))
+        assert (value(inner, A), value(inner, B)) == ({"by": "other"}, {})
+
+    def test_a_retried_put_followed_by_a_foreign_write_is_unknown(self) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {"n": 1}))
+
+        def others(_: float) -> None:
+            inner.write(Put(A, {"n": 3}))
+
+        store = RetryingRecords(FaultyRecords(inner, iter([AFTER])), sleep=others)
+        with pytest.raises(Unavailable, match="after the effect"):
+            store.write(Put(A, {"n": 2}, expect=1))
+        assert value(inner, A) == {"n": 3}
+
+    def test_a_conditional_delete_with_a_lost_answer_is_unknown(self) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {}))
+        with pytest.raises(Unavailable):
+            retrying_records(inner, AFTER).write(Delete(A, expect=1))
+
+    def test_a_batch_without_conditions_is_retried(self) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(B, {}))
+        assert retrying_records(inner, AFTER).write(Put(A, {"n": 1}), Delete(B)) == (2,)
+        assert (value(inner, A), inner.get(B)) == ({"n": 1}, None)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_competing_retried_increments_count_each_acknowledged_increment_once(
+        self, seed: int
+    ) -> None:
+        inner = MemoryRecords()
+        inner.write(Put(A, {}))
+        plan = seeded(seed, before=0.2, after=0.2)
+        store = RetryingRecords(FaultyRecords(inner, plan, f"of {seed}"), STUBBORN, sleep=no_pause)
+        acknowledged, unknown = Counter[str](), Counter[str]()
+
+        def increment(index: int) -> None:
+            me = str(index)
+            for _ in range(40):
+                item = store.get(A)
+                assert item is not None
+                mine = item.value | {me: item.value.get(me, 0) + 1}
+                try:
+                    store.write(Put(A, mine, expect=item.counter))
+                    acknowledged[me] += 1
+                except Conflict:
+                    pass
+                except Unavailable:
+                    unknown[me] += 1
+
+        race(4, increment)
+        counted = value(inner, A)
+        assert counted is not None
+        for me in acknowledged:
+            assert acknowledged[me] <= counted[me] <= acknowledged[me] + unknown[me], seed
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        plan=st.lists(st.sampled_from(StoreFault), max_size=12),
+        between=st.lists(st.sampled_from(["nothing", "put", "move guard"]), max_size=6),
+        expect=st.sampled_from([ABSENT, 1, 2, 3]),
+    )
+    def test_a_retried_batch_that_succeeds_was_applied_and_a_conflict_was_not(
+        self, plan: list[StoreFault], between: list[str], expect: object
+    ) -> None:
+        """Whatever others do in the pauses."""
+        inner = MemoryRecords()
+        inner.write(Put(A, {"guard": True}))
+        inner.write(Put(B, {"by": "before"}))
+        happened: list[bool] = []
+
+        class Watched(MemoryRecords):
+            get, scan = inner.get, inner.scan
+
+            def write(self, *changes: object) -> tuple[int, ...]:
+                counters = inner.write(*changes)
+                happened.append(True)
+                return counters
+
+        moves = iter(between)
+
+        def others(_: float) -> None:
+            match next(moves, "nothing"):
+                case "put":
+                    inner.write(Put(B, {"by": "other"}))
+                case "move guard":
+                    inner.write(Put(A, {"guard": False}))
+
+        store = RetryingRecords(FaultyRecords(Watched(), iter(plan)), STUBBORN, sleep=others)
+        try:
+            store.write(Check(A, 1), Put(B, {"by": "me"}, expect=expect))
+        except Conflict:
+            assert not happened
+        except Unavailable:
+            pass
+        else:
+            assert happened == [True]
+
+
 class TestFaults:
     def test_the_same_seed_gives_the_same_plan_of_faults(self) -> None:
         plans = [list(itertools.islice(seeded(seed), 200)) for seed in (1, 1, 2)]
@@ -161,3 +438,12 @@ def endless(fault: StoreFault) -> Iterator[StoreFault]:
 
 def retrying(inner: MemoryBlobs, *faults: StoreFault) -> RetryingBlobs:
     return RetryingBlobs(FaultyBlobs(inner, iter(faults)), sleep=no_pause)
+
+
+def retrying_records(inner: MemoryRecords, *faults: StoreFault) -> RetryingRecords:
+    return RetryingRecords(FaultyRecords(inner, iter(faults)), sleep=no_pause)
+
+
+def value(store: MemoryRecords, key: Key) -> dict[str, Any] | None:
+    item: Item | None = store.get(key)
+    return item.value if item else None

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.workspaces.conftest import AGENT, CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import (
@@ -28,6 +27,7 @@ from workspaces.errors import Conflict, Unavailable
 from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.tree.conflict_copy import conflict_path
 

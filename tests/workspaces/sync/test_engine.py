@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.workspaces.conftest import CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import MEMORY, a, b, filled, machine, place, prefix, set_status
@@ -25,6 +24,7 @@ from workspaces.ids import version_of
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
 from workspaces.storage.blobs import BlobName, Expect
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.sync.reconcile import Pull, Push, reconcile
 from workspaces.tree.conflict_copy import conflict_path

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.live_tree import A, LiveTreeConformance, label
-from tests.workspaces.memory_tree import MemoryTree
 from workspaces.clock import ManualClock
 from workspaces.conditions import ABSENT
 from workspaces.localfs import staging
 from workspaces.tree.directory import FileBlobs
+from workspaces.tree.in_memory import MemoryTree
 from workspaces.tree.port import displaced_by
 
 

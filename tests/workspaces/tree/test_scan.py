@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.workspaces.memory_tree import MemoryTree
 from workspaces.clock import ManualClock, SystemClock
 from workspaces.ids import version_of
 from workspaces.storage.blobs import BlobName
 from workspaces.tree.directory import FileBlobs
+from workspaces.tree.in_memory import MemoryTree
 from workspaces.tree.scan import GLANCE_S, Tree, TreeScan
 from workspaces.workspace_record import Quota
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faulty_stores import FaultyBlobs, StoreFault
 from tests.workspaces.conftest import AGENT, CALLER
 from tests.workspaces.replicas import MemoryPrefix, Replica
 from tests.workspaces.two_machines import MEMORY, a, b, machine, place, prefix
@@ -15,6 +14,7 @@ from workspaces.errors import Conflict, MassDeletion, NotFound, Refused, Undecid
 from workspaces.ids import Version, version_of
 from workspaces.paths import WorkspacePath
 from workspaces.remote.bucket import SharedBucket
+from workspaces.storage.faulty import FaultyBlobs, StoreFault
 from workspaces.storage.in_memory import MemoryBlobs, MemoryRecords
 from workspaces.workspace.decided_files import VersionCheck
 from workspaces.workspace.workspace import Workspace

@@ -28,7 +28,7 @@ class StoreFault(Enum):
 
 def seeded(seed: int, *, before: float = 0.1, after: float = 0.1) -> Iterator[StoreFault]:
     """Yield faults without end. `before` and `after` are the fractions of calls with such a fault."""
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311 - repeatable, not secret
     while True:
         number = generator.random()
         if number < before:

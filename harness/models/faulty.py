@@ -54,7 +54,7 @@ OVERLOADED = Fails("overloaded")
 
 def seeded(seed: int, *, share: float = 0.3) -> Iterator[ModelFault | None]:
     """Yield faults without end. `share` is the part of the requests that meet a fault."""
-    dice = random.Random(seed)
+    dice = random.Random(seed)  # noqa: S311 - must be repeatable, not secret
     faults: list[ModelFault] = [
         RATE_LIMITED,
         OVERLOADED,
