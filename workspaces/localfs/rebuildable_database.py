@@ -51,9 +51,17 @@ class RebuildableDatabase:
 
     @contextmanager
     def held(self) -> Generator[sqlite3.Connection]:
-        """Give the block the connection, and nobody else meanwhile."""
+        """Give the block a connection to write, and nobody else meanwhile. It is a new one: the present one
+        may be for reading, or to a copy in memory, because the disk took no write once.
+
+        Raises: Unavailable if the disk still takes none.
+        """
         with self._lock:
-            yield self._opened()
+            self._disconnect()
+            try:
+                yield self._opened()
+            except sqlite3.OperationalError as error:
+                raise Unavailable(self.file.name, str(error)) from error
 
     def close(self) -> None:
         with self._lock:

@@ -6,12 +6,9 @@ What looks for them is a program of its own (`scan`). It reads bytes, and knows 
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import shutil
-import subprocess
-import sys
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,6 @@ from harness.forgetting.forgetting import Forgetting
 from harness.forgetting.forgettings import Forgettings
 from harness.forgetting.selection import ForgettingRequest
 from harness.forgetting.verify import verify
-from tests.harness.forgetting import scan
 from tests.harness.forgetting.canaries import (
     FREED,
     PATTERN,
@@ -30,6 +26,7 @@ from tests.harness.forgetting.canaries import (
     plant,
     plant_beside,
 )
+from tests.harness.forgetting.found_by_scan import found_by_scan
 from tests.harness.forgetting.kept_lines import check_kept, kept_by
 from tests.harness.forgetting.test_put_back import PLACES
 from tests.harness.forgetting.versioned_bucket import VersionedBucket
@@ -46,15 +43,6 @@ DIRTY = phrase("amber")
 OFFLINE = phrase("birch")
 NEIGHBOUR = "a wren nests beside the gate"
 CUT = MemoryPrefix(FaultyBlobs(MemoryBlobs(), repeat(StoreFault.BEFORE), "no connection"))
-
-
-def found_by_scan(phrases: list[str], *places: Path) -> dict[str, list[str]]:
-    """Ask the other program for the phrases below some directories."""
-    command = [sys.executable, str(Path(scan.__file__)), *map(str, places)]
-    done = subprocess.run(
-        command, input="\n".join(phrases), capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
 
 
 def forget(laptop: Laptop) -> Forgetting:
