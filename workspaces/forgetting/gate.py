@@ -187,9 +187,8 @@ class WorkspaceGate:
         rule_ids = sorted({place.rule_id for place in places})
         passed = {rule_id for rule_id in rule_ids if self._may_pass(rule_id, path)}
         left = [place for place in places if place.rule_id not in passed]
-        if (
-            take_pass and not left
-        ):  # else the change is refused, and what may pass once has not passed
+        # a refused change has used up no pass
+        if take_pass and not left:
             for rule_id in passed:
                 self._may_pass(rule_id, path, take=True)
         return left
