@@ -18,7 +18,7 @@ from harness.bootstrap.first_start import create_defaults, write_missing_cards
 from harness.messages.progress import silent
 from harness.runtime.settings import Settings, read_settings
 from workspaces.coordination.lazily import is_built, lazily
-from workspaces.errors import Failure, NotFound
+from workspaces.errors import Failure, NotFound, Unavailable
 from workspaces.ids import new_id
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class Harness:
         try:
             owner = house.owner()
             create_defaults(house.rooms(owner))
+            with suppress(
+                Unavailable
+            ):  # made while the home takes writes: a server needs it to read
+                _ = settings.home.machine
             write_missing_cards(house)
             if account is not None:
                 owner = house.accounts.owner(house.accounts.get(account))

@@ -12,6 +12,7 @@ from harness.cli.console.console import (
     HomeOption,
     JsonOption,
     OpenedFiles,
+    Shown,
     opened,
     opened_files,
     print_json,
@@ -76,6 +77,7 @@ def prompt(
     if hook:
         _answer_hook(workspace, home, with_place=where)
         return
+    Shown.as_json = as_json
     if workspace is not None:
         for option, value in (
             ("--agent", agent),

@@ -171,8 +171,8 @@ def test_a_lease_is_named_after_the_key_that_the_conversation_was_born_with(
     age(site, found(theirs, "main"))
     age(site, found(mine, "own"))
     taken(acme, "helper", "e2", "hello", "main")
-    account, owner = mine._principal.account_id, mine._principal.user_id
-    start, user = f"acct:{account}:agent:{agent}", theirs._principal.user_id
+    account, owner = mine.principal.account_id, mine.principal.user_id
+    start, user = f"acct:{account}:agent:{agent}", theirs.principal.user_id
     names: list[tuple[Conversation, str]] = [
         (found(mine, "new"), f"{start}:api:new"),
         (found(mine, "own"), f"{start}:api:own"),
@@ -185,8 +185,8 @@ def test_a_lease_is_named_after_the_key_that_the_conversation_was_born_with(
     held = mine.acquire(found(mine, "main"))
     other: Any = theirs.acquire(found(theirs, "main"))
     with pytest.raises(Busy):
-        mine._leases.acquire(found(mine, "main").lease_key)
-    mine._leases.release(held)
-    theirs._leases.release(other)
+        mine.leases.acquire(found(mine, "main").lease_key)
+    mine.leases.release(held)
+    theirs.leases.release(other)
     assert acme("DELETE", "/accounts/me/agents/helper?force=true").status_code == 200
     assert (mine.list(), theirs.list()) == ([], [])

@@ -303,7 +303,7 @@ def test_a_cancellation_during_the_model_call_prevents_waiting_for_approval(home
     rooms[0].sandboxes.patch("default", {"config": {"permission": "ask"}})
     agent = rooms[0].agents.get("assistant")
     assert run(rooms[0].dispatcher.run(agent, say(rooms[0], "one"))).status == "interrupted"
-    assert rooms[0].dispatcher.pending(conversation_of(rooms[0], "c1")) == ()
+    assert rooms[0].conversations.pending(conversation_of(rooms[0], "c1")) == ()
     (result,) = entries_of(rooms[0], "c1")[-1].message.parts
     assert isinstance(result, ToolResult)
     assert "Nothing was changed" in result.text
