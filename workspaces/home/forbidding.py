@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,17 +204,16 @@ def _parsed(fields: object) -> NewRule:
 
 def _tried(text: str, known: Sequence[FoundText], drafted: Sequence[FoundText]) -> list[TriedPlace]:
     """Return the places of both, in order. Places that overlap are one."""
-    return [
-        TriedPlace(
-            start,
-            end,
-            text.count("\n", 0, start) + 1,
-            any(one.start < end and start < one.end for one in drafted),
-            tuple(
-                dict.fromkeys(
-                    one.tombstone_id for one in known if one.start < end and start < one.end
-                )
-            ),
-        )
-        for start, end, _ in merged_places([*known, *drafted])
-    ]
+    whole = merged_places([*known, *drafted])
+    starts = [place.start for place in whole]
+    # each place lies in one of these, so no pair of places is compared
+    new = {bisect_right(starts, place.start) for place in drafted}
+    rules: dict[int, dict[str, None]] = {}
+    for place in known:
+        rules.setdefault(bisect_right(starts, place.start), {})[place.tombstone_id] = None
+    tried: list[TriedPlace] = []
+    line, at = 1, 0
+    for number, (start, end, _) in enumerate(whole, 1):
+        line, at = line + text.count("\n", at, start), start
+        tried.append(TriedPlace(start, end, line, number in new, tuple(rules.get(number, ()))))
+    return tried
