@@ -49,6 +49,15 @@ def forget(harness: Harness, text: str = SECRET) -> str:
     return done.id
 
 
+def saved_before_forgetting(home: Path, tmp_path: Path) -> str:
+    """Make a backup, forget the secret, and return the place of the backup."""
+    place = str(tmp_path / "saved")
+    create(home, place)
+    with opened(home) as harness:
+        forget(harness)
+    return place
+
+
 def check_forgotten(home: Path, mark: str) -> None:
     assert holders(home, SECRET) == []
     assert holders(home, KEPT) != []
@@ -65,10 +74,8 @@ def test_an_older_backup_comes_back_without_what_was_forgotten_since(
     home: Path, tmp_path: Path
 ) -> None:
     """The forgetting tells the place itself: no backup was made since."""
-    place = str(tmp_path / "saved")
-    create(home, place)
+    place = saved_before_forgetting(home, tmp_path)
     with opened(home) as harness:
-        forget(harness)
         (mark,) = harness.rooms.forgettings.rules.known().rules
     assert holders(tmp_path / "saved", SECRET) != []
     assert verify(place).is_whole
@@ -149,10 +156,7 @@ def test_records_that_are_made_again_learn_from_the_backups_what_was_forgotten(
 def test_a_restore_that_dies_before_it_forgot_leaves_the_job(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = str(tmp_path / "saved")
-    create(home, place)
-    with opened(home) as harness:
-        forget(harness)
+    place = saved_before_forgetting(home, tmp_path)
 
     def die(*_: object) -> None:
         raise RuntimeError("killed")
@@ -171,10 +175,7 @@ def test_a_restore_that_dies_before_it_forgot_leaves_the_job(
 def test_damaged_rules_stop_a_restore_and_the_next_backup_writes_them_anew(
     home: Path, tmp_path: Path
 ) -> None:
-    place = str(tmp_path / "saved")
-    create(home, place)
-    with opened(home) as harness:
-        forget(harness)
+    place = saved_before_forgetting(home, tmp_path)
     (rules,) = (tmp_path / "saved/blobs/forbidden").glob("*.json")
     for damaged in (
         b"{",
@@ -192,10 +193,7 @@ def test_damaged_rules_stop_a_restore_and_the_next_backup_writes_them_anew(
 
 
 def test_rules_of_a_newer_version_are_neither_read_nor_replaced(home: Path, tmp_path: Path) -> None:
-    place = str(tmp_path / "saved")
-    create(home, place)
-    with opened(home) as harness:
-        forget(harness)
+    place = saved_before_forgetting(home, tmp_path)
     (rules,) = (tmp_path / "saved/blobs/forbidden").glob("*.json")
     newer = b'{"format": 2, "rules": []}'
     rules.write_bytes(newer)

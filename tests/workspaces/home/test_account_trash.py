@@ -11,7 +11,7 @@ from workspaces.accounts.account import default_owner
 from workspaces.accounts.principal import Principal
 from workspaces.clock import ManualClock
 from workspaces.errors import AlreadyExists, Busy, NotFound, Refused
-from workspaces.home.account_trash import AccountTrash, empty_old
+from workspaces.home.account_trash import AccountTrash, TrashedWorkspace, empty_old
 from workspaces.home.deletion_hold import hold_off_deletions
 from workspaces.home.layout import Home
 from workspaces.home.trash import TrashEntry, begin_disposal, trash_entries
@@ -48,6 +48,16 @@ def deleted(workspaces: Workspaces, name: str, text: str) -> str:
     return revision
 
 
+def deleted_twice(
+    workspaces: Workspaces, trash: AccountTrash, clock: ManualClock
+) -> list[TrashedWorkspace]:
+    """Delete two workspaces of one name, and return both, oldest first."""
+    for text in ("old\n", "new\n"):
+        deleted(workspaces, "notes", text)
+        clock.advance(1)
+    return trash.list()
+
+
 def test_a_deleted_workspace_comes_back_with_its_files_and_its_history(
     opened: tuple[Workspaces, AccountTrash],
 ) -> None:
@@ -70,10 +80,7 @@ def test_the_newest_of_a_name_comes_back_and_an_older_one_by_its_place(
     opened: tuple[Workspaces, AccountTrash], clock: ManualClock
 ) -> None:
     workspaces, trash = opened
-    for text in ("old\n", "new\n"):
-        deleted(workspaces, "notes", text)
-        clock.advance(1)
-    old = trash.list()[0]
+    old, _ = deleted_twice(workspaces, trash, clock)
     trash.restore("notes")
     assert workspaces.get("notes").read("a.md").text == "new\n"
     with pytest.raises(AlreadyExists):
@@ -132,10 +139,7 @@ def test_one_is_removed_by_the_name_of_its_directory_alone(
     opened: tuple[Workspaces, AccountTrash], clock: ManualClock
 ) -> None:
     workspaces, trash = opened
-    for text in ("old\n", "new\n"):
-        deleted(workspaces, "notes", text)
-        clock.advance(1)
-    old, new = trash.list()
+    old, new = deleted_twice(workspaces, trash, clock)
     assert old.size().files == 1 and old.size().bytes == old.as_json()["bytes"] > len("old\n")
     for wrong in ("notes", old.entry.id, str(old.entry.place), "..", ""):
         with pytest.raises(NotFound):
