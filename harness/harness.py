@@ -107,9 +107,8 @@ class Harness:
         try:
             owner = house.owner()
             create_defaults(house.rooms(owner))
-            with suppress(
-                Unavailable
-            ):  # made while the home takes writes: a server needs it to read
+            # made while the home takes writes: a server needs it to read
+            with suppress(Unavailable):
                 _ = settings.home.machine
             write_missing_cards(house)
             if account is not None:

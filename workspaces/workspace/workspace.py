@@ -435,9 +435,8 @@ class Workspace:
 
     def tidy(self) -> None:
         """Pack the history. No reader sees a difference afterwards."""
-        if (
-            self.edits.remote is None and self.history.is_replaced
-        ):  # a crash has left an erasure undone
+        # a crash has left an erasure undone
+        if self.edits.remote is None and self.history.is_replaced:
             self.rewriting.erase(by=self._person)
             return
         with self.edits.hold(self._person):

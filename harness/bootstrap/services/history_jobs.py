@@ -57,9 +57,8 @@ class Flushing:
         payload = _payload(self._principal, workspace_id)
         try:
             flush = Job(f"{self._kind}:{workspace_id}", self._kind, latest, payload)
-            due = self._jobs.enqueue(
-                flush, at_the_latest=True
-            )  # earlier, if another process wants so
+            # it is due earlier if another process wants so
+            due = self._jobs.enqueue(flush, at_the_latest=True)
         except Failure as failure:  # the change is stored; the next sync pushes it
             _LOG.warning("%s will not be flushed before the next sync: %s", workspace_id, failure)
             return

@@ -124,10 +124,8 @@ def _answer_hook(reference: str | None, home: Path | None, *, with_place: bool) 
         told = sessions.told(call.session, workspace.id) if call.session else None
         if call.event == "SessionStart" or (told is None and call.session):
             text = _hook_context(files, workspace, with_place=with_place).whole()
-        elif (
-            told is None or told == tip
-        ):  # the usual case: nothing is imported that renders a prompt
-            text = ""
+        elif told is None or told == tip:
+            text = ""  # the usual case: nothing is imported that renders a prompt
         else:
             text = _hook_news(_hook_context(files, workspace, with_place=with_place), told)
         if call.session and tip is not None:
