@@ -30,10 +30,15 @@ from tests.hostile.families import Hostile
 from workspaces import errors, paths, plain_yaml, revision
 from workspaces.errors import Failure
 from workspaces.forgetting.matcher import Matcher
+from workspaces.forgetting.pattern_search import PatternSearch
+from workspaces.forgetting.rule import ForbiddenRule
+from workspaces.forgetting.rule_set import RuleSet
+from workspaces.forgetting.streamed_text import StreamedText
 from workspaces.forgetting.tombstone import tombstone_of
 from workspaces.forgetting.words import words_of
 from workspaces.history import blame, diff, log, safe_git_command, source
 from workspaces.history.git import bundle, commit, objects, tree_check
+from workspaces.home import forbidding
 from workspaces.ids import looks_like_id
 from workspaces.localfs import valid_name
 from workspaces.localfs.archive import Archive
@@ -41,6 +46,7 @@ from workspaces.search import date, exact, highlight, words
 from workspaces.search.unit import Unit, text_units, units
 from workspaces.storage.s3 import listing
 from workspaces.sync import history_head
+from workspaces.timestamp import Stamp
 from workspaces.tree import conflict_copy, editor_files, merge, merge_marks
 
 FACT = paths.WorkspacePath("facts/tea.md")
@@ -206,12 +212,42 @@ PHRASES = (
     Hostile("", "\u314f", ""),
     Hostile("", "é茶", " "),
 )
-MATCHER = Matcher([tombstone_of("the code is 4711", b"key"), tombstone_of("a a a", b"key")], b"key")
+TOMBSTONES = (
+    tombstone_of("the code is 4711", b"key"),
+    tombstone_of("a a a", b"key"),
+)
+MATCHER = Matcher(TOMBSTONES, b"key")
+RULES = RuleSet(
+    [
+        ForbiddenRule(one.id, "text", Stamp(""), "", tombstone=one, key_id="k_1")
+        for one in TOMBSTONES
+    ],
+    {"k_1": b"key"},
+    PatternSearch(lambda: None),
+    {},
+)
+PIECE = 200
+"""Characters of an answer that arrive at once."""
+
+
+def _streamed(text: str) -> object:
+    stream = StreamedText(RULES)
+    for at in range(0, len(text), PIECE):
+        stream.take(text[at : at + PIECE])
+    return stream.rest()
+
+
+def _tried(text: str) -> object:
+    found = MATCHER.find(text)
+    return forbidding._tried(text, found, found)
+
 
 FUNCTIONS: Sequence[Function] = (
     Function("forgetting.words_of", words_of, PHRASES),
     Function("forgetting.replaced", MATCHER.replaced, PHRASES, False),
     Function("forgetting.find_changed", _pair(MATCHER.find_changed), PHRASES, False),
+    Function("forgetting.streamed", _streamed, (*PHRASES, Hostile("", "](a", "")), False),
+    Function("forbidding._tried", _tried, (Hostile("", "the code is 4711, and ", ""),), False),
     Function("body.parse_json", _bytes(lambda data: body.parse_json(data, within="body")), JSON),
     Function(
         "fence.fenced",

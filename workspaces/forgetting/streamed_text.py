@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from workspaces.forgetting.matcher import merged_places, with_marks
+from workspaces.forgetting.matcher import with_marks
 from workspaces.forgetting.rule_set import RuleSet
 from workspaces.forgetting.words import PlacedWords, words_of
 
@@ -67,13 +67,14 @@ class StreamedText:
         cut = self._safe_cut(cut, words)
         if cut == 0:
             return ""
-        places = self._rules.find_each(text)
+        places = self._rules.find(text)
         # a place over the cut, or up to it, may go on with what follows
-        while held := [place.start for place in places if place.start < cut <= place.end]:
-            cut = self._safe_cut(min(held), words)
-        released = merged_places([place for place in places if place.end <= cut])
+        while places and places[-1].end >= cut:
+            place = places.pop()
+            if place.start < cut:
+                cut = self._safe_cut(place.start, words)
         self._held = text[cut:]
-        return with_marks(text[:cut], released)
+        return with_marks(text[:cut], places)
 
     def _decided(self, words: PlacedWords) -> int:
         """Return the end of the text in which no tombstone can begin that reaches beyond what has arrived."""
